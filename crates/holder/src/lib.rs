@@ -1,1 +1,19 @@
+//! The part of outlive that must not die.
+//!
+//! The holder spawns programs, reaps them, records their output into shared logs and keeps what has to survive
+//! the server: listeners, records, deadlines, descriptors. It knows nothing of HTTP or of meaning, has no
+//! async runtime, and every loop iteration is bounded.
 
+pub mod clock;
+mod hold;
+pub mod log;
+mod spawn;
+pub mod tree;
+pub mod wire;
+
+pub use hold::{Initial, Settings, check, hold, say};
+
+/// Process keys have at most this many bits.
+pub const KEY_BITS: u32 = 40;
+/// Request numbers of signals and ends have at most this many bits.
+pub const REQUEST_BITS: u32 = 23;

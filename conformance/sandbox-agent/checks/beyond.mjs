@@ -1,0 +1,91 @@
+// What the original API has no way to do. Where the SDK has no call for it, plain requests are made.
+
+import assert from 'node:assert/strict';
+import { check } from '../frame.mjs';
+import { readEvents, within } from '../support.mjs';
+
+check('stdin_can_be_closed', async (t) => {
+  const { id } = await t.startShell('cat; echo end; exit 3');
+  await t.agent.sendProcessInput(id, { data: 'text ', encoding: 'utf8' });
+  const answer = await t.raw('POST', `/v1/processes/${id}/stdin/close`);
+  assert.ok(answer.ok, `status ${answer.status}`);
+  assert.equal((await t.exited(id)).exitCode, 3);
+  assert.equal((await t.logBytes(id)).toString(), 'text end\n');
+});
+
+check('any_signal_can_be_sent', async (t) => {
+  const { id } = await t.startShell('trap "echo usr1; exit 5" USR1; echo up; while :; do sleep 0.05; done');
+  await t.untilLogged(id, 'up');
+  const answer = await t.json('POST', `/v1/processes/${id}/signal`, { signal: 'SIGUSR1' });
+  assert.ok(answer.ok, `status ${answer.status}`);
+  assert.equal((await t.exited(id)).exitCode, 5);
+});
+
+check('the_signal_of_a_death_is_told', async (t) => {
+  const kill9 = [9, 'SIGKILL', 'KILL'];
+  const result = await t.runShell('kill -KILL $$');
+  assert.ok(kill9.includes(result.signal), `run: signal ${result.signal}`);
+  const { id } = await t.startShell('kill -KILL $$');
+  const info = await t.exited(id);
+  assert.ok(kill9.includes(info.signal), `process: signal ${info.signal}`);
+});
+
+check('terminal_size_at_birth', async (t) => {
+  for (const size of [{ cols: 100, rows: 30 }, { pty: { cols: 100, rows: 30 } }]) {
+    const { id } = await t.startShell('stty size; read line', { tty: true, ...size });
+    const { bytes } = await t.follow(id);
+    await bytes.untilText('\r\n');
+    assert.equal(bytes.text(), '30 100\r\n');
+  }
+});
+
+check('wait_for_the_exit', async (t) => {
+  const { id } = await t.startShell('read line; exit 6');
+  const waiting = t.json('POST', `/v1/processes/${id}/wait`, { timeoutMs: 20_000 });
+  await t.agent.sendProcessInput(id, { data: '\n', encoding: 'utf8' });
+  const answer = await waiting;
+  assert.ok(answer.ok, `status ${answer.status}`);
+  assert.match(await answer.text(), /"exitCode":6\b/);
+});
+
+check('lifecycle_events', async (t) => {
+  const response = await t.raw('GET', '/v1/events', { headers: { accept: 'text/event-stream' } });
+  assert.equal(response.status, 200);
+  const { id } = await t.startShell('exit 0');
+  await t.exited(id);
+  await t.agent.deleteProcess(id);
+  const seen = [];
+  await within(10_000, 'the three events', (async () => {
+    for await (const { event, data } of readEvents(response)) {
+      if (data?.includes(id)) seen.push(event);
+      if (event === 'process.deleted' && data.includes(id)) return;
+    }
+  })());
+  const milestones = seen.filter((event) => event !== 'process.updated');
+  assert.deepEqual(milestones, ['process.created', 'process.exited', 'process.deleted']);
+});
+
+check('tag_finds_the_process', async (t) => {
+  const tag = `conformance-${process.pid}`;
+  const { id } = await t.start({ command: 'sleep', args: ['300'], tag });
+  assert.equal((await t.agent.getProcess(`tag:${tag}`)).id, id);
+});
+
+check('terminal_reattach_shows_what_was_missed', async (t) => {
+  const { id } = await t.startShell('stty -echo; echo up; exec cat', { tty: true });
+  await t.untilLogged(id, 'up\r\n');
+  const first = await t.attach(id);
+  first.session.close();
+  await first.closed;
+  await t.agent.sendProcessInput(id, { data: 'while away\n', encoding: 'utf8' });
+  const socket = t.socket(`/v1/processes/${id}/connect?from=0`);
+  const chunks = [];
+  await within(5_000, 'the whole output', new Promise((resolve, reject) => {
+    socket.on('unexpected-response', (_, response) => reject(new Error(`status ${response.statusCode}`)));
+    socket.on('message', (data, isBinary) => {
+      if (isBinary) chunks.push(data);
+      if (Buffer.concat(chunks).includes('while away\r\n')) resolve();
+    });
+  }));
+  assert.equal(Buffer.concat(chunks).toString(), 'up\r\nwhile away\r\n');
+});

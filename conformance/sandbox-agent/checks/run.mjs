@@ -1,0 +1,183 @@
+// runProcess.
+
+import assert from 'node:assert/strict';
+import { check } from '../frame.mjs';
+import { MB, numbers, printNumbers, refused, sameBytes, timed } from '../support.mjs';
+
+// The children in these checks live for 9 s or more; an answer within this time did not wait for them.
+const PROMPT_MS = 3_000;
+
+check('run_output_and_exit_code', async (t) => {
+  const { durationMs, ...result } = await t.runShell('echo out; echo err >&2; exit 3');
+  assert.ok(Number.isInteger(durationMs) && durationMs >= 0 && durationMs < 10_000, `durationMs ${durationMs}`);
+  // Further keys are allowed, these are promised.
+  const { exitCode, timedOut, stdout, stderr, stdoutTruncated, stderrTruncated } = result;
+  assert.deepEqual(
+    { exitCode, timedOut, stdout, stderr, stdoutTruncated, stderrTruncated },
+    { exitCode: 3, timedOut: false, stdout: 'out\n', stderr: 'err\n', stdoutTruncated: false, stderrTruncated: false },
+  );
+});
+
+check('run_uses_no_shell', async (t) => {
+  const args = ['a b', '$HOME', '*', "it's", '', 'naïve', '-n', 'new\nline'];
+  const { stdout } = await t.agent.runProcess({ command: 'printf', args: ['[%s]', ...args] });
+  assert.equal(stdout, args.map((arg) => `[${arg}]`).join(''));
+});
+
+check('run_environment_and_cwd', async (t) => {
+  const dir = await t.tempDir();
+  const { stdout } = await t.runShell('pwd; printf "%s|%s" "$NEW" "${PATH:+path kept}"', {
+    cwd: dir, env: { NEW: 'value' },
+  });
+  assert.equal(stdout, `${dir}\nvalue|path kept`);
+});
+
+check('run_has_a_TERM', async (t) => {
+  const { stdout } = await t.runShell('printf %s "$TERM"');
+  assert.equal(stdout, 'xterm-256color');
+  const own = await t.runShell('printf %s "$TERM"', { env: { TERM: 'vt100' } });
+  assert.equal(own.stdout, 'vt100');
+});
+
+check('run_finds_the_command_by_the_childs_PATH_and_cwd', async (t) => {
+  const dir = await t.tempDir();
+  const tool = '#!/bin/sh\necho tool "$1"\n';
+  await t.runShell('printf %s "$2" > "$1/tool" && chmod +x "$1/tool"', { args: [dir, tool] });
+  const byPath = await t.agent.runProcess({ command: 'tool', args: ['x'], env: { PATH: `${dir}:/usr/bin:/bin` } });
+  assert.equal(byPath.stdout, 'tool x\n');
+  const byCwd = await t.agent.runProcess({ command: './tool', args: ['y'], cwd: dir });
+  assert.equal(byCwd.stdout, 'tool y\n');
+});
+
+check('run_stdin_is_empty', async (t) => {
+  const { value, ms } = await timed(t.agent.runProcess({ command: 'cat', timeoutMs: 20_000 }));
+  assert.deepEqual([value.exitCode, value.stdout, value.timedOut], [0, '', false]);
+  assert.ok(ms < PROMPT_MS, `took ${ms} ms`);
+});
+
+check('run_death_by_signal_has_a_null_exit_code', async (t) => {
+  const result = await t.runShell('echo before; kill -KILL $$');
+  assert.deepEqual([result.exitCode, result.timedOut, result.stdout], [null, false, 'before\n']);
+});
+
+check('run_timeout_keeps_the_output_so_far', async (t) => {
+  const { value, ms } = await timed(t.runShell('echo before; exec sleep 9', { timeoutMs: 400 }));
+  assert.deepEqual([value.exitCode, value.timedOut, value.stdout], [null, true, 'before\n']);
+  assert.ok(ms >= 390 && ms < PROMPT_MS, `took ${ms} ms`);
+});
+
+check('run_timeout_is_prompt', async (t) => {
+  // Here the shell has a child, and the child holds the pipe.
+  const { value, ms } = await timed(t.runShell('sleep 9; echo late', { timeoutMs: 400 }));
+  assert.ok(ms < PROMPT_MS, `took ${ms.toFixed()} ms`);
+  assert.deepEqual([value.timedOut, value.stdout], [true, '']);
+});
+
+check('run_returns_when_the_command_exits', async (t) => {
+  const { value, ms } = await timed(t.runShell('sleep 9 & echo started'));
+  assert.ok(ms < PROMPT_MS, `took ${ms.toFixed()} ms`);
+  assert.deepEqual([value.exitCode, value.stdout], [0, 'started\n']);
+});
+
+check('run_timeouts_follow_the_config', async (t) => {
+  await t.limits({ defaultRunTimeoutMs: 300, maxRunTimeoutMs: 600 });
+  for (const timeoutMs of [undefined, 0, 60_000]) {
+    const { value, ms } = await timed(t.agent.runProcess({ command: 'sleep', args: ['9'], timeoutMs }));
+    assert.equal(value.timedOut, true);
+    const least = timeoutMs === 60_000 ? 590 : 290;
+    assert.ok(ms >= least && ms < PROMPT_MS, `timeoutMs ${timeoutMs} took ${ms} ms`);
+  }
+});
+
+check('run_truncation_keeps_the_head', async (t) => {
+  const result = await t.runShell('seq 1 100000; printf short >&2', { maxOutputBytes: 10 });
+  assert.deepEqual(
+    [result.exitCode, result.stdout, result.stdoutTruncated, result.stderr, result.stderrTruncated],
+    [0, '1\n2\n3\n4\n5\n', true, 'short', false],
+  );
+});
+
+check('run_truncation_at_the_exact_size_is_none', async (t) => {
+  const result = await t.agent.runProcess({ command: 'printf', args: ['12345'], maxOutputBytes: 5 });
+  assert.deepEqual([result.stdout, result.stdoutTruncated], ['12345', false]);
+});
+
+check('run_output_cap_of_zero', async (t) => {
+  const result = await t.runShell('echo x', { maxOutputBytes: 0 });
+  assert.deepEqual([result.exitCode, result.stdout, result.stdoutTruncated, result.stderrTruncated], [0, '', true, false]);
+});
+
+check('run_output_cap_follows_the_config', async (t) => {
+  await t.limits({ maxOutputBytes: 4 });
+  const result = await t.runShell('printf 123456', { maxOutputBytes: 1_000 });
+  assert.deepEqual([result.stdout, result.stdoutTruncated], ['1234', true]);
+});
+
+check('run_truncation_keeps_characters_whole', async (t) => {
+  const result = await t.agent.runProcess({ command: 'printf', args: ['aé'], maxOutputBytes: 2 });
+  assert.deepEqual([result.stdout, result.stdoutTruncated], ['a', true]);
+});
+
+check('run_replaces_invalid_utf8', async (t) => {
+  const { stdout } = await t.runShell("printf 'a\\377b'");
+  assert.equal(stdout, 'a\ufffdb');
+});
+
+check('run_20MB_exact', async (t) => {
+  await t.limits({ maxOutputBytes: 32 * MB });
+  const result = await t.runShell(printNumbers(20 * MB));
+  assert.equal(result.stdoutTruncated, false);
+  sameBytes(Buffer.from(result.stdout), numbers(20 * MB));
+});
+
+check('run_100_at_once', async (t) => {
+  const results = await Promise.all(
+    Array.from({ length: 100 }, (_, i) => t.runShell('seq 1 1000; echo "$1"; exit "$1"', { args: [String(i)] })),
+  );
+  const head = (await t.runShell('seq 1 1000')).stdout;
+  assert.equal(head.length, 3_893);
+  results.forEach((result, i) => assert.deepEqual([result.exitCode, result.stdout], [i, `${head}${i}\n`]));
+});
+
+check('run_is_not_listed', async (t) => {
+  const dir = await t.tempDir();
+  const pending = t.runShell('touch "$1/up"; while [ ! -e "$1/go" ]; do sleep 0.05; done', { args: [dir] });
+  await t.until('the command is up', async () => (await t.runShell('test -e "$1/up"', { args: [dir] })).exitCode === 0);
+  const { processes } = await t.agent.listProcesses();
+  assert.ok(!processes.some(({ args }) => args.includes(dir)), 'listed while it runs');
+  await t.runShell('touch "$1/go"', { args: [dir] });
+  assert.equal((await pending).exitCode, 0);
+});
+
+check('run_is_not_counted_by_the_process_limit', async (t) => {
+  const { processes } = await t.agent.listProcesses();
+  const running = processes.filter(({ status }) => status === 'running').length;
+  await t.limits({ maxConcurrentProcesses: running + 1 });
+  await t.start({ command: 'sleep', args: ['300'] });
+  assert.equal((await t.agent.runProcess({ command: 'true' })).exitCode, 0);
+});
+
+check('run_ends_when_its_client_goes_away', async (t) => {
+  const dir = await t.tempDir();
+  const leaving = new AbortController();
+  const leaver = t.client({ signal: leaving.signal });
+  const script = 'echo $$ > "$1/pid.new"; mv "$1/pid.new" "$1/pid"; exec sleep 60';
+  const pending = leaver.runProcess({ command: 'sh', args: ['-c', script, 'sh', dir] });
+  pending.catch(() => {});
+  const readPid = async () => (await t.runShell('cat "$1/pid"', { args: [dir] })).stdout.trim();
+  const command = await t.lookUp(await t.until('the command is up', readPid));
+  assert.ok(command);
+  leaving.abort();
+  await t.gone('the command', command);
+});
+
+check('run_blank_command_is_400', async (t) => {
+  for (const command of ['', '   ']) {
+    await refused(t.agent.runProcess({ command }), 400, { type: 'invalid_request' });
+  }
+});
+
+check('run_null_means_unset', async (t) => {
+  const result = await t.agent.runProcess({ command: 'pwd', cwd: null, timeoutMs: null, maxOutputBytes: null });
+  assert.deepEqual([result.exitCode, result.timedOut], [0, false]);
+});

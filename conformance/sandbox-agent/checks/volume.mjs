@@ -1,0 +1,181 @@
+// Much output, slow readers, many terminals: nothing is lost, and nobody waits for somebody else.
+
+import assert from 'node:assert/strict';
+import { check } from '../frame.mjs';
+import { decodeEntry, inBatches, MB, numbers, pause, printNumbers, readEvents, sameBytes } from '../support.mjs';
+
+// Far more than a log keeps (10 MiB) plus what sockets hold on the way.
+const OVERRUN = 40 * MB;
+
+/** Shell text that prints `length` bytes when it gets a line, as fast as it can: they are made beforehand. */
+const printWhenTold = (length) =>
+  `f=$(mktemp); ${printNumbers(length)} > "$f"; exec 3< "$f"; rm "$f"; echo up; read go; exec cat <&3`;
+
+/** A pipe process that prints `length` bytes, after an `up` that is already in its log, when told to. */
+async function startPrinter(t, length) {
+  const { id } = await t.startShell(printWhenTold(length));
+  await t.untilLogged(id, 'up\n');
+  return { id, go: () => t.agent.sendProcessInput(id, { data: '\n', encoding: 'utf8' }) };
+}
+
+/** The same on a terminal that passes bytes as they are. */
+async function startTerminalPrinter(t, length) {
+  const { id } = await t.startShell(`stty -echo -opost; ${printWhenTold(length)}`, { tty: true });
+  await t.untilLogged(id, 'up\n');
+  return { id, go: () => t.agent.sendProcessInput(id, { data: '\n', encoding: 'utf8' }) };
+}
+
+// The `up` is left out.
+const FROM_NOW = { tail: 0 };
+
+const hasExited = (t, id) => async () => (await t.agent.getProcess(id)).status === 'exited';
+
+check('follow_24MB_byte_exact', async (t) => {
+  const { id, go } = await startPrinter(t, 24 * MB);
+  const { bytes } = await t.follow(id, FROM_NOW);
+  await go();
+  await bytes.untilLengthOrLoss(t, 24 * MB, hasExited(t, id));
+  sameBytes(bytes.buffer(), numbers(24 * MB));
+});
+
+check('follow_slow_reader_loses_nothing', async (t) => {
+  const { id, go } = await startPrinter(t, 24 * MB);
+  const { bytes } = await t.follow(id, FROM_NOW, { agent: t.client({ fetch: sleepyFetch(2_500) }) });
+  await go();
+  await bytes.untilLengthOrLoss(t, 24 * MB, hasExited(t, id));
+  sameBytes(bytes.buffer(), numbers(24 * MB));
+});
+
+check('follow_overrun_is_never_silent', async (t) => {
+  const { id, go } = await startPrinter(t, OVERRUN);
+  // Accepted, and then not read until the program is through: no server can keep all of it.
+  const response = await t.raw('GET', `/v1/processes/${id}/logs`, { query: { ...FROM_NOW, follow: 'true' } });
+  await go();
+  await t.exited(id, 40_000);
+
+  const expected = numbers(OVERRUN);
+  let at = 0;
+  try {
+    for await (const { event, data } of readEvents(response)) {
+      // Any other event is the server's word about the loss.
+      if (event !== 'log') return;
+      const chunk = decodeEntry(JSON.parse(data));
+      if (!chunk.equals(expected.subarray(at, at + chunk.length))) assert.fail(`silent gap after ${at} bytes`);
+      at += chunk.length;
+      if (at === OVERRUN) return;
+    }
+  } catch (error) {
+    // A broken stream is an answer too. A failed comparison is not.
+    if (error instanceof assert.AssertionError || t.signal.aborted) throw error;
+    return;
+  }
+  assert.fail(`the stream ended like a complete one after ${at} of ${OVERRUN} bytes`);
+}, { seconds: 90 });
+
+check('terminal_20MB_byte_exact', async (t) => {
+  const { id, go } = await startTerminalPrinter(t, 20 * MB);
+  const terminal = await t.attach(id);
+  await go();
+  assert.equal((await terminal.end(45_000)).exitCode, 0);
+  sameBytes(terminal.bytes.buffer(), numbers(20 * MB));
+});
+
+check('terminal_slow_client_loses_nothing', async (t) => {
+  const { id, go } = await startTerminalPrinter(t, 20 * MB);
+  const terminal = await t.attach(id);
+  await go();
+  await terminal.bytes.untilLength(1);
+  terminal.socket.pause();
+  await pause(2_500);
+  terminal.socket.resume();
+  await terminal.end(45_000);
+  sameBytes(terminal.bytes.buffer(), numbers(20 * MB));
+});
+
+check('terminal_overrun_is_never_silent', async (t) => {
+  const { id, go } = await startTerminalPrinter(t, OVERRUN);
+  const terminal = await t.attach(id);
+  terminal.socket.pause();
+  await go();
+  await t.exited(id, 40_000);
+  terminal.socket.resume();
+  await terminal.closed;
+
+  const [received, expected] = [terminal.bytes.buffer(), numbers(OVERRUN)];
+  if (received.equals(expected)) return;
+  const same = commonLength(received, expected);
+  const { frames } = terminal.socket;
+  const cutShort = same === received.length && ![1000, 1005].includes(frames.at(-1).code);
+  assert.ok(cutShort || errorWithin(frames, same), `silent gap after ${same} bytes`);
+}, { seconds: 90 });
+
+check('terminal_stalled_client_does_not_stall_another', async (t) => {
+  const { id, go } = await startTerminalPrinter(t, 20 * MB);
+  const stalled = await t.attach(id);
+  stalled.socket.pause();
+  const other = await t.attach(id);
+  await go();
+  await other.bytes.untilLength(20 * MB, 30_000);
+  sameBytes(other.bytes.buffer().subarray(0, 20 * MB), numbers(20 * MB));
+});
+
+check('follow_stalled_reader_does_not_stall_another', async (t) => {
+  const { id, go } = await startPrinter(t, 20 * MB);
+  await t.raw('GET', `/v1/processes/${id}/logs`, { query: { ...FROM_NOW, follow: 'true' } });
+  const other = await t.follow(id, FROM_NOW);
+  await go();
+  await other.bytes.untilLength(20 * MB, 30_000);
+  sameBytes(other.bytes.buffer(), numbers(20 * MB));
+});
+
+check('many_terminals_at_once', async (t) => {
+  // More than the 512 threads of an ordinary pool for blocking work.
+  await t.limits({ maxConcurrentProcesses: 1_000 });
+  const each = Array.from({ length: 560 }, (_, i) => i);
+  const ids = await inBatches(each, 16, async (i) =>
+    (await t.startShell('echo "terminal $1"; read line; echo "read $line"', { args: [String(i)], tty: true })).id);
+  // All are up before the first is answered, so none has made room for another.
+  await inBatches(each, 16, (i) => untilLog(t, ids[i], `terminal ${i}\r\n`));
+  await inBatches(each, 16, (i) => t.agent.sendProcessInput(ids[i], { data: `${i}\n`, encoding: 'utf8' }));
+  await inBatches(each, 16, (i) => untilLog(t, ids[i], `terminal ${i}\r\n${i}\r\nread ${i}\r\n`));
+}, { seconds: 120 });
+
+/** Waits for a log to begin with a text. */
+function untilLog(t, id, text) {
+  const fact = async () => (await t.logBytes(id)).toString().startsWith(text);
+  return t.until(`the log is ${JSON.stringify(text)}`, fact, 20_000);
+}
+
+/** A fetch whose answers are read only after a pause, once the first part is there. */
+function sleepyFetch(ms) {
+  return async (url, init) => {
+    const response = await fetch(url, init);
+    if (!response.ok) return response;
+    let slept = false;
+    const sleepy = new TransformStream({
+      async transform(chunk, controller) {
+        controller.enqueue(chunk);
+        if (!slept) await pause(ms);
+        slept = true;
+      },
+    });
+    return new Response(response.body.pipeThrough(sleepy), response);
+  };
+}
+
+function commonLength(a, b) {
+  let at = 0;
+  while (at < a.length && at < b.length && a[at] === b[at]) at += 1;
+  return at;
+}
+
+/** Whether an error frame came before the byte at `offset` was over. */
+function errorWithin(frames, offset) {
+  let at = 0;
+  for (const { kind, length } of frames) {
+    if (kind === 'error') return true;
+    if (kind === 'bytes') at += length;
+    if (at > offset) return false;
+  }
+  return false;
+}

@@ -1,0 +1,139 @@
+//! Limits that can be changed while running.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{Error, Result};
+
+/// The six limits that sandbox-agent's API knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProcessConfig {
+    /// Running managed processes; one-shot runs are not counted.
+    pub max_concurrent_processes: u64,
+    pub default_run_timeout_ms: u64,
+    pub max_run_timeout_ms: u64,
+    /// Per stream of a one-shot run.
+    pub max_output_bytes: u64,
+    /// Applies to processes created afterwards.
+    pub max_log_bytes_per_process: u64,
+    /// REST input and WebSocket input frames.
+    pub max_input_bytes_per_request: u64,
+}
+
+impl Default for ProcessConfig {
+    fn default() -> Self {
+        Self {
+            max_concurrent_processes: 1024,
+            default_run_timeout_ms: 30_000,
+            max_run_timeout_ms: 300_000,
+            max_output_bytes: 1 << 20,
+            max_log_bytes_per_process: 10 << 20,
+            max_input_bytes_per_request: 64 << 10,
+        }
+    }
+}
+
+impl ProcessConfig {
+    /// Refuses nonsense; a default above the maximum is brought down to it.
+    pub fn checked(mut self) -> Result<Self> {
+        let zero = |field: &str, message: &str| Err(Error::invalid(field, message, 0));
+        if self.max_concurrent_processes == 0 {
+            return zero("maxConcurrentProcesses", "maxConcurrentProcesses must be greater than 0");
+        }
+        if self.default_run_timeout_ms == 0 || self.max_run_timeout_ms == 0 {
+            return zero("defaultRunTimeoutMs", "timeouts must be greater than 0");
+        }
+        if self.max_output_bytes == 0 || self.max_log_bytes_per_process == 0 || self.max_input_bytes_per_request == 0 {
+            return zero("maxOutputBytes", "byte limits must be greater than 0");
+        }
+        if self.max_log_bytes_per_process > MAX_LOG_BYTES {
+            return Err(Error::invalid(
+                "maxLogBytesPerProcess",
+                format!("at most {MAX_LOG_BYTES}"),
+                self.max_log_bytes_per_process,
+            ));
+        }
+        self.default_run_timeout_ms = self.default_run_timeout_ms.min(self.max_run_timeout_ms);
+        Ok(self)
+    }
+}
+
+/// A single log is never larger than this.
+pub const MAX_LOG_BYTES: u64 = 4 << 30;
+
+/// outlive's further limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Config {
+    /// One-shot runs at the same time.
+    pub max_concurrent_runs: u64,
+    /// Time between TERM and KILL of a stop.
+    pub stop_grace_ms: u64,
+    /// Records of exited processes are kept this long …
+    pub retain_exited_ms: u64,
+    /// … and at most this many.
+    pub max_exited_processes: u64,
+    /// Bytes of log that all exited processes together may keep.
+    pub max_exited_log_bytes: u64,
+    /// Logs of exited processes that may be kept at all (each costs descriptors).
+    pub max_exited_logs: u64,
+    /// Input waiting for a program that does not read.
+    pub max_queued_input_bytes: u64,
+    /// How long an input call waits for a program that does not read.
+    pub input_timeout_ms: u64,
+    pub max_attachments_per_process: u64,
+    /// Events that can be replayed.
+    pub max_events: u64,
+    /// Results of keyed or detached runs are kept this long.
+    pub retain_runs_ms: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            max_concurrent_runs: 1024,
+            stop_grace_ms: 5_000,
+            retain_exited_ms: 24 * 60 * 60 * 1000,
+            max_exited_processes: 10_000,
+            max_exited_log_bytes: 1 << 30,
+            max_exited_logs: 1_024,
+            max_queued_input_bytes: 1 << 20,
+            input_timeout_ms: 10_000,
+            max_attachments_per_process: 256,
+            max_events: 10_000,
+            retain_runs_ms: 60_000,
+        }
+    }
+}
+
+impl Config {
+    pub fn checked(self) -> Result<Self> {
+        let positive = [
+            ("maxConcurrentRuns", self.max_concurrent_runs),
+            ("maxExitedProcesses", self.max_exited_processes),
+            ("maxQueuedInputBytes", self.max_queued_input_bytes),
+            ("inputTimeoutMs", self.input_timeout_ms),
+            ("maxAttachmentsPerProcess", self.max_attachments_per_process),
+            ("maxEvents", self.max_events),
+        ];
+        match positive.into_iter().find(|(_, value)| *value == 0) {
+            Some((field, _)) => Err(Error::invalid(field, "a number greater than 0", 0)),
+            None => Ok(self),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_limits_are_refused_and_defaults_clamped() {
+        let base = ProcessConfig::default();
+        assert!(ProcessConfig { max_output_bytes: 0, ..base }.checked().is_err());
+        assert!(ProcessConfig { max_concurrent_processes: 0, ..base }.checked().is_err());
+        let clamped = ProcessConfig { max_run_timeout_ms: 5, ..base }.checked().unwrap();
+        assert_eq!(clamped.default_run_timeout_ms, 5);
+    }
+}

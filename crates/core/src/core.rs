@@ -1,0 +1,303 @@
+//! The whole of the core behind one handle.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::io;
+use std::sync::{Arc, RwLock};
+
+use outlive_holder::clock;
+use outlive_holder::wire::Welcome;
+use tokio::sync::{Notify, watch};
+
+use crate::config::{Config, ProcessConfig};
+use crate::events::{Events, Follower};
+use crate::holder_link::{Handover, HeldProcess, HolderLink, News};
+use crate::id;
+use crate::journal::{Journal, KEPT_AS};
+use crate::process::{Idempotency, IfTagExists, Process, Record, Spec};
+use crate::services::{CONFIG, PROCESS_CONFIG, Services};
+use crate::table::{Reserved, Table};
+use crate::{Error, Result};
+
+/// What the surface around the core must act on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notice {
+    /// Another server takes over: accept nothing more, finish what is under way.
+    pub retire: bool,
+    /// The holder is gone: what there is can be read, nothing can be started.
+    pub holder_gone: bool,
+    /// How the last upgrade went, and how many there were.
+    pub upgrades: u64,
+    pub upgrade_error: Option<String>,
+}
+
+/// A process to be made.
+#[derive(Clone, Debug, Default)]
+pub struct Create {
+    pub spec: Spec,
+    /// False only reserves it.
+    pub start: bool,
+    pub if_tag_exists: IfTagExists,
+    pub idempotency_key: Option<String>,
+}
+
+#[derive(Clone)]
+pub struct Core {
+    pub(crate) services: Arc<Services>,
+    notice: watch::Receiver<Notice>,
+}
+
+/// Numbers for metrics.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    pub running: u64,
+    pub exited: u64,
+    pub runs: u64,
+    pub log_bytes: u64,
+    pub attachments: u64,
+}
+
+impl Core {
+    /// Takes up what the holder handed over. Must be called inside of a runtime.
+    pub fn take_over(handover: Handover) -> io::Result<Self> {
+        let Handover { link, mut kept, held, .. } = handover;
+        let most_events = Config::default().max_events as usize;
+        let (journal, mut contents) = Journal::open(link.clone(), kept.remove(KEPT_AS), most_events)?;
+        let journal = Arc::new(journal);
+        let mut read = |name: &str| contents.records.remove(name);
+        let process_config: Option<ProcessConfig> = read(PROCESS_CONFIG).and_then(|v| serde_json::from_slice(&v).ok());
+        let config: Option<Config> = read(CONFIG).and_then(|v| serde_json::from_slice(&v).ok());
+        let config = config.unwrap_or_default();
+        let services = Arc::new(Services {
+            link: link.clone(),
+            events: Events::new(Arc::clone(&journal), contents.events, config.max_events as usize),
+            journal,
+            table: Table::default(),
+            collectors: crate::run::Collectors::default(),
+            process_config: RwLock::new(process_config.unwrap_or_default()),
+            config: RwLock::new(config),
+            ended: Notify::new(),
+        });
+        adopt_all(&services, contents.records.into_values(), held);
+        let (tell, notice) = watch::channel(Notice::default());
+        let core = Self { services, notice };
+        tokio::spawn(listen(core.clone(), link, tell));
+        tokio::spawn(crate::retention::tidy(Arc::clone(&core.services)));
+        Ok(core)
+    }
+
+    pub fn notice(&self) -> watch::Receiver<Notice> {
+        self.notice.clone()
+    }
+
+    pub fn welcome(&self) -> &Welcome {
+        self.services.link.welcome()
+    }
+
+    pub fn link(&self) -> &HolderLink {
+        &self.services.link
+    }
+
+    pub fn holder_is_gone(&self) -> bool {
+        self.services.link.is_gone()
+    }
+
+    // ---- processes ----
+
+    /// Makes a process, and starts it unless it is only to be reserved. True: it is new.
+    pub async fn create(&self, create: Create) -> Result<(Arc<Process>, bool)> {
+        create.spec.check()?;
+        let idempotency = create.idempotency_key.as_ref().map(|key| Idempotency {
+            key: format!("start/{key}"),
+            request_hash: request_hash(&create.spec),
+        });
+        loop {
+            let mut record = self.new_record(create.spec.clone());
+            record.reserved = !create.start;
+            record.idempotency.clone_from(&idempotency);
+            match self.services.table.reserve(&self.services, record, create.if_tag_exists)? {
+                Reserved::New(process) => {
+                    if create.start
+                        && let Err(error) = process.start().await
+                    {
+                        process.remove();
+                        return Err(error);
+                    }
+                    return Ok((process, true));
+                }
+                Reserved::Existing(process) => {
+                    // The one who was first may still be starting it, or fail to.
+                    let there = process
+                        .until(|process| {
+                            let starts = create.start && process.info().started_at_ms.is_none() && !process.is_reserved();
+                            (process.is_removed() || !starts).then(|| !process.is_removed())
+                        })
+                        .await;
+                    if there {
+                        return Ok((process, false));
+                    }
+                }
+            }
+        }
+    }
+
+    pub(crate) fn new_record(&self, spec: Spec) -> Record {
+        let created_at_ms = clock::wall_ms();
+        let key = std::iter::repeat_with(id::new_key)
+            .find(|key| !self.services.table.has_key(*key))
+            .unwrap_or_else(id::new_key);
+        Record {
+            id: id::new_id("proc", created_at_ms, key),
+            key,
+            spec,
+            created_at_ms,
+            generation: 0,
+            exit: None,
+            log_dropped: false,
+            ephemeral: false,
+            detached: false,
+            announced: false,
+            idempotency: None,
+            size: None,
+            restarts: 0,
+            stop_wanted: false,
+            reserved: false,
+            restart_wanted: false,
+            last_attach_at_ms: None,
+        }
+    }
+
+    /// By id or `tag:NAME`.
+    pub fn find(&self, name: &str) -> Result<Arc<Process>> {
+        self.services.table.find(name)
+    }
+
+    /// All processes, oldest first; one-shot runs only if `with_runs`.
+    pub fn list(&self, with_runs: bool) -> Vec<Arc<Process>> {
+        let mut all = self.services.table.all();
+        if !with_runs {
+            all.retain(|process| !process.is_ephemeral());
+        }
+        all
+    }
+
+    // ---- configuration ----
+
+    pub fn process_config(&self) -> ProcessConfig {
+        self.services.process_config()
+    }
+
+    pub fn set_process_config(&self, config: ProcessConfig) -> Result<ProcessConfig> {
+        let config = config.checked()?;
+        self.services.set_process_config(config);
+        Ok(config)
+    }
+
+    pub fn config(&self) -> Config {
+        self.services.config()
+    }
+
+    pub fn set_config(&self, config: Config) -> Result<Config> {
+        let config = config.checked()?;
+        self.services.set_config(config);
+        self.services.events.set_most(config.max_events as usize);
+        self.services.process_ended();
+        Ok(config)
+    }
+
+    // ---- events ----
+
+    /// Follows events after number `after`, or from now on.
+    pub fn follow_events(&self, after: Option<u64>) -> Follower {
+        let next = after.map_or_else(|| self.services.events.next_sequence(), |after| after + 1);
+        Follower { services: Arc::clone(&self.services), next }
+    }
+
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts { runs: self.services.table.runs.taken(), ..Counts::default() };
+        for process in self.services.table.all() {
+            let info = process.info();
+            match info.status {
+                crate::process::Status::Exited => counts.exited += 1,
+                crate::process::Status::Running => counts.running += 1,
+                crate::process::Status::Created => {}
+            }
+            counts.log_bytes += info.output_end - info.output_start;
+            counts.attachments += info.attachments as u64;
+        }
+        counts
+    }
+
+    /// Starts an upgrade to the binary on disk; `notice` tells how it went.
+    pub fn upgrade(&self) {
+        self.services.link.upgrade();
+    }
+
+    pub fn shutdown(&self) {
+        self.services.link.shutdown();
+    }
+
+    /// Answers the holder's wish that this server retires; nothing is written after this.
+    pub fn retired(&self) {
+        self.services.link.retired();
+    }
+
+    pub fn no_such_thing(&self, id: &str) -> Error {
+        Error::not_found(id)
+    }
+}
+
+pub(crate) fn request_hash(spec: &Spec) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    serde_json::to_string(spec).unwrap_or_default().hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Brings records and held processes together.
+fn adopt_all(services: &Arc<Services>, records: impl Iterator<Item = Vec<u8>>, held: Vec<HeldProcess>) {
+    let mut held: std::collections::HashMap<u64, HeldProcess> =
+        held.into_iter().map(|process| (process.held.key, process)).collect();
+    let mut adopted = Vec::new();
+    for record in records.filter_map(|bytes| Record::decode(&bytes)) {
+        let (id, key) = (record.id.clone(), record.key);
+        match Process::adopt(Arc::clone(services), record, held.remove(&key)) {
+            Some(process) => {
+                services.table.adopt(&process);
+                adopted.push(process);
+            }
+            None => services.journal.append(&[crate::journal::Change::Delete { name: Record::name(&id) }]),
+        }
+    }
+    for process in adopted {
+        process.news();
+        process.maybe_restart();
+    }
+    for key in held.keys() {
+        // A run of a dead server: nobody can ask for its result any more. It runs to its end, within its time
+        // limit, and is forgotten then.
+        services.link.forget(*key);
+    }
+}
+
+/// Passes the holder's news on, one after the other; nothing here waits.
+async fn listen(core: Core, link: HolderLink, tell: watch::Sender<Notice>) {
+    let services = Arc::clone(&core.services);
+    link.receive(|news| match news {
+        News::Wake(keys) => {
+            for key in keys {
+                if let Some(process) = services.table.by_key(key) {
+                    process.news();
+                }
+            }
+        }
+        News::Retire => tell.send_modify(|notice| notice.retire = true),
+        News::HolderGone => tell.send_modify(|notice| notice.holder_gone = true),
+        News::Upgraded(result) => tell.send_modify(|notice| {
+            notice.upgrades += 1;
+            notice.upgrade_error = result.err();
+        }),
+        News::Alone => {}
+    })
+    .await;
+}
+

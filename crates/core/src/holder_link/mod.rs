@@ -1,0 +1,250 @@
+//! The server's end of the line to the holder.
+//!
+//! Sending never waits: a message goes out at once, or queues in memory until the socket takes more (bounded by
+//! what callers wait for). One task receives: answers go to whoever asked, wake-ups to the logs.
+
+mod handover;
+mod requests;
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+use outlive_holder::wire::{
+    Arm, End, Received, Signal, Socket, Spawn, SpawnFailed, Spawned, ToHolder, ToServer, Welcome,
+};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
+
+pub use self::handover::{Handover, HeldProcess};
+use self::requests::{Answer, Requests};
+use crate::{Error, Result, lock};
+
+/// What happened at the holder, for the one who watches over the processes.
+#[derive(Debug)]
+pub(crate) enum News {
+    Wake(Vec<u64>),
+    /// Another server takes over: stop writing and accepting, then call `retired`.
+    Retire,
+    /// The server before this one has finished its last answers.
+    Alone,
+    Upgraded(std::result::Result<(), String>),
+    HolderGone,
+}
+
+/// A started process as the holder reports it.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) spawned: Spawned,
+    pub(crate) log: OwnedFd,
+    pub(crate) input: Option<OwnedFd>,
+}
+
+#[derive(Clone)]
+pub struct HolderLink(Arc<Line>);
+
+struct Line {
+    socket: AsyncFd<Socket>,
+    overflow: Mutex<VecDeque<(Vec<u8>, Option<OwnedFd>)>>,
+    has_overflow: Notify,
+    requests: Requests,
+    gone: AtomicBool,
+    welcome: Welcome,
+}
+
+impl HolderLink {
+    pub fn welcome(&self) -> &Welcome {
+        &self.0.welcome
+    }
+
+    pub fn epoch(&self) -> u32 {
+        self.0.welcome.epoch
+    }
+
+    pub fn is_gone(&self) -> bool {
+        self.0.gone.load(SeqCst)
+    }
+
+    fn send(&self, message: &ToHolder, fd: Option<BorrowedFd<'_>>) {
+        if self.is_gone() {
+            return;
+        }
+        let bytes = message.encode();
+        let mut overflow = lock(&self.0.overflow);
+        if overflow.is_empty() {
+            let fds: Vec<BorrowedFd<'_>> = fd.into_iter().collect();
+            match self.0.socket.get_ref().send(&bytes, &fds) {
+                Ok(()) => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => {
+                    tracing::error!(%error, "the holder does not take messages");
+                    return;
+                }
+            }
+        }
+        let fd = fd.and_then(|fd| fd.try_clone_to_owned().ok());
+        overflow.push_back((bytes, fd));
+        self.0.has_overflow.notify_one();
+    }
+
+    /// Starts a process; the answer comes when it has executed its program.
+    pub(crate) async fn spawn(&self, mut spawn: Spawn) -> std::result::Result<Started, SpawnFailure> {
+        if self.is_gone() {
+            return Err(SpawnFailure::Unavailable);
+        }
+        let (number, answer) = self.0.requests.open();
+        spawn.request = number;
+        crate::hooks::reach("spawn_asked");
+        self.send(&ToHolder::Spawn(spawn), None);
+        match answer.await {
+            Ok(Answer::Started(started)) => Ok(started),
+            Ok(Answer::Failed(failed)) => Err(SpawnFailure::Failed(failed)),
+            _ => Err(SpawnFailure::Unavailable),
+        }
+    }
+
+    /// Sends a signal to a whole tree; answers with how many processes got it.
+    pub(crate) async fn signal(&self, key: u64, signal: u8) -> Result<u32> {
+        let (request, answer) = self.0.requests.open();
+        self.send(&ToHolder::Signal(Signal { request, key, signal }), None);
+        reached(answer.await)
+    }
+
+    /// Begins the end of a tree. The holder carries it out whether or not this server lives.
+    pub(crate) fn end(&self, key: u64, signal: u8, kill_at: u64, cause: outlive_holder::log::Cause) -> Ending {
+        let (request, answer) = self.0.requests.open();
+        self.send(&ToHolder::End(End { request, key, signal, kill_at, cause: cause as u8 }), None);
+        Ending(answer)
+    }
+
+    pub(crate) fn arm(&self, key: u64, cause: outlive_holder::log::Cause, at: u64) {
+        self.send(&ToHolder::Arm(Arm { key, cause: cause as u8, at }), None);
+    }
+
+    pub(crate) fn close_input(&self, key: u64) {
+        self.send(&ToHolder::CloseInput(key), None);
+    }
+
+    pub(crate) fn resume(&self, key: u64) {
+        self.send(&ToHolder::Resume(key), None);
+    }
+
+    pub(crate) fn forget(&self, key: u64) {
+        self.send(&ToHolder::Forget(key), None);
+    }
+
+    pub fn keep(&self, name: &str, fd: BorrowedFd<'_>) {
+        self.send(&ToHolder::Keep(name.as_bytes().to_vec()), Some(fd));
+    }
+
+    pub fn upgrade(&self) {
+        self.send(&ToHolder::Upgrade(()), None);
+    }
+
+    pub fn shutdown(&self) {
+        self.send(&ToHolder::Shutdown(()), None);
+    }
+
+    pub(crate) fn retired(&self) {
+        self.send(&ToHolder::Retired(()), None);
+    }
+
+    /// Receives until the holder is gone.
+    pub(crate) async fn receive(self, mut tell: impl FnMut(News)) {
+        loop {
+            let message = tokio::select! {
+                received = self.next() => received,
+                () = self.flush() => continue,
+            };
+            match message {
+                Ok(Some(received)) => self.dispatch(received, &mut tell),
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::error!(%error, "the line to the holder broke");
+                    break;
+                }
+            }
+        }
+        self.0.gone.store(true, SeqCst);
+        self.0.requests.close_all();
+        tell(News::HolderGone);
+    }
+
+    fn dispatch(&self, received: Received, tell: &mut impl FnMut(News)) {
+        let mut descriptors = received.descriptors.into_iter();
+        match ToServer::decode(&received.bytes) {
+            Some(ToServer::Spawned(spawned)) => {
+                if let Some(log) = descriptors.next() {
+                    let started = Started { log, input: descriptors.next(), spawned };
+                    self.0.requests.answer(started.spawned.request, Answer::Started(started));
+                }
+            }
+            Some(ToServer::SpawnFailed(failed)) => {
+                self.0.requests.answer(failed.request, Answer::Failed(failed));
+            }
+            Some(ToServer::Done(done)) => self.0.requests.answer(done.request, Answer::Done(done)),
+            Some(ToServer::Wake(keys)) => tell(News::Wake(keys)),
+            Some(ToServer::Retire(())) => tell(News::Retire),
+            Some(ToServer::Alone(())) => tell(News::Alone),
+            Some(ToServer::Upgraded(why)) => tell(News::Upgraded(if why.is_empty() {
+                Ok(())
+            } else {
+                Err(String::from_utf8_lossy(&why).into_owned())
+            })),
+            _ => {}
+        }
+    }
+
+    async fn next(&self) -> io::Result<Option<Received>> {
+        self.0.socket.async_io(Interest::READABLE, Socket::receive).await
+    }
+
+    /// Sends what did not fit earlier. Waits (for ever, if need be) until there is such a thing.
+    async fn flush(&self) {
+        if lock(&self.0.overflow).is_empty() {
+            self.0.has_overflow.notified().await;
+        }
+        let _ = self
+            .0
+            .socket
+            .async_io(Interest::WRITABLE, |socket| {
+                let mut overflow = lock(&self.0.overflow);
+                while let Some((bytes, fd)) = overflow.front() {
+                    let fds: Vec<BorrowedFd<'_>> = fd.iter().map(AsFd::as_fd).collect();
+                    socket.send(bytes, &fds)?;
+                    overflow.pop_front();
+                }
+                Ok(())
+            })
+            .await;
+    }
+}
+
+/// An end that has been asked for.
+pub(crate) struct Ending(tokio::sync::oneshot::Receiver<Answer>);
+
+impl Ending {
+    /// Until the signal has been sent (stop), or the tree is gone (kill); how many processes could not be killed.
+    pub(crate) async fn carried_out(self) -> Result<u32> {
+        match self.0.await {
+            Ok(Answer::Done(done)) => Ok(done.survivors),
+            _ => Err(Error::holder_gone()),
+        }
+    }
+}
+
+fn reached(answer: std::result::Result<Answer, tokio::sync::oneshot::error::RecvError>) -> Result<u32> {
+    match answer {
+        Ok(Answer::Done(done)) => Ok(done.signalled),
+        _ => Err(Error::holder_gone()),
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum SpawnFailure {
+    Failed(SpawnFailed),
+    Unavailable,
+}

@@ -1,0 +1,56 @@
+//! Questions that wait for the holder's answer.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use outlive_holder::REQUEST_BITS;
+use outlive_holder::wire::{Done, SpawnFailed};
+use tokio::sync::oneshot;
+
+use super::Started;
+use crate::lock;
+
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Started(Started),
+    Failed(SpawnFailed),
+    Done(Done),
+}
+
+#[derive(Default)]
+pub(super) struct Requests(Mutex<Open>);
+
+#[derive(Default)]
+struct Open {
+    last: u32,
+    waiting: HashMap<u32, oneshot::Sender<Answer>>,
+}
+
+impl Requests {
+    pub(super) fn open(&self) -> (u32, oneshot::Receiver<Answer>) {
+        let (sender, receiver) = oneshot::channel();
+        let mut open = lock(&self.0);
+        // Numbers come round; one that still waits is passed over.
+        loop {
+            open.last = (open.last + 1) & ((1 << REQUEST_BITS) - 1);
+            if !open.waiting.contains_key(&open.last) {
+                break;
+            }
+        }
+        let number = open.last;
+        open.waiting.insert(number, sender);
+        (number, receiver)
+    }
+
+    pub(super) fn answer(&self, number: u32, answer: Answer) {
+        if let Some(sender) = lock(&self.0).waiting.remove(&number) {
+            // Whoever asked may have gone away.
+            let _ = sender.send(answer);
+        }
+    }
+
+    /// Everybody who waits learns that no answer will come.
+    pub(super) fn close_all(&self) {
+        lock(&self.0).waiting.clear();
+    }
+}

@@ -1,0 +1,118 @@
+//! The log as numbered entries, one per recorded chunk.
+
+use bytes::{Bytes, BytesMut};
+use outlive_holder::log::Stream;
+
+use super::{Log, StreamFilter};
+
+/// One recorded chunk with its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub sequence: u64,
+    pub stream: Stream,
+    pub at_ms: u64,
+    pub offset: u64,
+    pub bytes: Bytes,
+}
+
+/// Walks the entries after a sequence number.
+pub struct Entries {
+    /// Number (from 0) of the next mark to look at.
+    next: u64,
+    filter: StreamFilter,
+}
+
+/// What a walk comes upon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Walk {
+    Entry(Entry),
+    /// Sequences from `from` to before `to` are gone.
+    Gap { from: u64, to: u64 },
+}
+
+impl Entries {
+    /// Entries with a sequence number greater than `after`.
+    pub fn after(after: u64, filter: StreamFilter) -> Self {
+        Self { next: after, filter }
+    }
+
+    /// The sequence before the next entry.
+    pub fn position(&self) -> u64 {
+        self.next
+    }
+
+    /// The last `count` entries of the wanted streams.
+    pub fn tail(log: &Log, after: u64, count: u64, filter: StreamFilter) -> Self {
+        let marks = log.reader.marks();
+        let first = marks.start.max(after);
+        let mut next = marks.end;
+        let mut found = 0;
+        while next > first && found < count {
+            next -= 1;
+            if log.reader.mark(next).is_some_and(|mark| filter.wants(mark.stream)) {
+                found += 1;
+            }
+        }
+        Self { next, filter }
+    }
+
+    /// The next entry that is there now.
+    pub fn next(&mut self, log: &Log) -> Option<Walk> {
+        loop {
+            let head = log.head();
+            let marks = log.reader.marks();
+            if self.next >= marks.end {
+                return None;
+            }
+            if self.next < marks.start {
+                let from = self.next + 1;
+                self.next = marks.start;
+                // From the beginning there is nothing that the reader could have missed.
+                if from > 1 {
+                    return Some(Walk::Gap { from, to: marks.start + 1 });
+                }
+            }
+            let Some(mark) = log.reader.mark(self.next) else { continue };
+            if mark.offset >= head {
+                return None;
+            }
+            if !self.filter.wants(mark.stream) {
+                self.next += 1;
+                continue;
+            }
+            let end = log.reader.mark(self.next + 1).map_or(head, |next| next.offset.min(head));
+            match read(log, mark.offset.max(log.tail()), end) {
+                Some((offset, bytes)) => {
+                    self.next += 1;
+                    return Some(Walk::Entry(Entry {
+                        sequence: mark.sequence,
+                        stream: mark.stream,
+                        at_ms: mark.at_ms,
+                        offset,
+                        bytes,
+                    }));
+                }
+                // Overwritten while we looked.
+                None => {
+                    let from = mark.sequence;
+                    self.next = self.next.max(log.reader.marks().start).max(mark.sequence);
+                    return Some(Walk::Gap { from, to: self.next + 1 });
+                }
+            }
+        }
+    }
+}
+
+fn read(log: &Log, offset: u64, end: u64) -> Option<(u64, Bytes)> {
+    let mut room = BytesMut::zeroed(usize::try_from(end.checked_sub(offset)?).ok()?);
+    let mut filled = 0;
+    while filled < room.len() {
+        let got = log.reader.read_at(offset + filled as u64, &mut room[filled..]).ok()?;
+        if got == 0 {
+            break;
+        }
+        filled += got;
+    }
+    room.truncate(filled);
+    (filled > 0).then(|| (offset, room.freeze()))
+}

@@ -1,0 +1,22 @@
+//! Descriptors in the runtime's poller.
+//!
+//! tokio asks for a promise that a type cannot give: that the descriptor stays the same. The one line of
+//! unsafe code outside of the holder gives it, for types that own their descriptor.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use outlive_holder::wire::Socket;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Owns one descriptor and never exchanges it.
+pub(crate) trait SteadyFd: AsRawFd {}
+impl SteadyFd for Socket {}
+impl SteadyFd for Arc<OwnedFd> {}
+
+pub(crate) fn poll<T: SteadyFd>(owner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+    // SAFETY: `SteadyFd` is implemented only for types that own one open descriptor until they are dropped.
+    Ok(unsafe { AsyncFd::register_with_interest(owner, interest) }.map_err(io::Error::from)?)
+}

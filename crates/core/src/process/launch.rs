@@ -1,0 +1,79 @@
+//! From a spec to what the holder is asked for.
+
+use outlive_holder::clock;
+use outlive_holder::wire::{Io, Limit, Spawn};
+
+use super::environment::Environment;
+use super::spec::{Limits, Spec, StdinMode};
+use super::user::User;
+use crate::Result;
+use crate::attach::Size;
+
+/// Numbers from <sys/resource.h>, the same on every Linux we run on.
+mod resource {
+    pub(super) const CPU: u32 = 0;
+    pub(super) const FILE_BYTES: u32 = 1;
+    pub(super) const CORE: u32 = 4;
+    pub(super) const PROCESSES: u32 = 6;
+    pub(super) const OPEN_FILES: u32 = 7;
+    pub(super) const ADDRESS_SPACE: u32 = 9;
+}
+
+pub(crate) struct Plan<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) key: u64,
+    pub(crate) generation: u32,
+    pub(crate) spec: &'a Spec,
+    pub(crate) size: Option<Size>,
+    pub(crate) log_budget: u64,
+}
+
+impl Plan<'_> {
+    /// May read the passwd and group files.
+    pub(crate) fn spawn(&self) -> Result<Spawn> {
+        let spec = self.spec;
+        let user = spec.user.as_deref().map(User::find).transpose()?;
+        let environment = Environment::of(spec, self.id, user.as_ref());
+        let (programs, arguments) = if spec.shell {
+            let line = vec![b"sh".to_vec(), b"-c".to_vec(), spec.command.clone().into_bytes()];
+            (vec![b"/bin/sh".to_vec()], line)
+        } else {
+            let arguments = std::iter::once(&spec.command).chain(&spec.args);
+            (environment.programs(&spec.command), arguments.map(|text| text.clone().into_bytes()).collect())
+        };
+        let size = if spec.is_terminal() { self.size.or(spec.size()) } else { None };
+        Ok(Spawn {
+            request: 0,
+            key: self.key,
+            generation: self.generation,
+            programs,
+            arguments,
+            environment: environment.entries(),
+            cwd: spec.cwd.clone().unwrap_or_default().into_bytes(),
+            io: Io {
+                cols: size.map_or(0, |size| size.cols),
+                rows: size.map_or(0, |size| size.rows),
+                stdin: spec.stdin_mode == StdinMode::Pipe,
+            },
+            identity: user.map(|user| user.identity),
+            limits: limits(&spec.limits),
+            no_new_privileges: spec.no_new_privileges,
+            log_budget: self.log_budget,
+            time_limit_at: spec.timeout_ms.map_or(0, |ms| clock::boot_ms().saturating_add(ms)),
+        })
+    }
+}
+
+fn limits(wanted: &Limits) -> Vec<Limit> {
+    [
+        (resource::OPEN_FILES, wanted.open_files),
+        (resource::CPU, wanted.cpu_seconds),
+        (resource::ADDRESS_SPACE, wanted.address_space_bytes),
+        (resource::FILE_BYTES, wanted.file_bytes),
+        (resource::PROCESSES, wanted.processes),
+        (resource::CORE, wanted.core_bytes),
+    ]
+    .into_iter()
+    .filter_map(|(resource, value)| value.map(|value| Limit { resource, soft: value, hard: value }))
+    .collect()
+}

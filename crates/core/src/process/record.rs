@@ -1,0 +1,111 @@
+//! What the next server must know of a process.
+
+use outlive_holder::log::{Cause, Exit};
+use serde::{Deserialize, Serialize};
+
+use super::Spec;
+use crate::attach::Size;
+
+/// Prefix of the records' names in the journal.
+pub(crate) const PREFIX: &str = "process/";
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) id: String,
+    pub(crate) key: u64,
+    pub(crate) spec: Spec,
+    pub(crate) created_at_ms: u64,
+    /// The generation last asked for; 0 = never started.
+    pub(crate) generation: u32,
+    #[serde(default)]
+    pub(crate) exit: Option<KeptExit>,
+    /// The log is gone, to make room.
+    #[serde(default)]
+    pub(crate) log_dropped: bool,
+    /// A one-shot run: not listed, and removed soon after its end.
+    #[serde(default)]
+    pub(crate) ephemeral: bool,
+    /// Whoever asked for the run may have gone away.
+    #[serde(default)]
+    pub(crate) detached: bool,
+    /// The first event about it has been sent.
+    #[serde(default)]
+    pub(crate) announced: bool,
+    #[serde(default)]
+    pub(crate) idempotency: Option<Idempotency>,
+    #[serde(default)]
+    pub(crate) size: Option<Size>,
+    #[serde(default)]
+    pub(crate) restarts: u32,
+    /// Somebody wanted it to stop, so its restart policy rests.
+    #[serde(default)]
+    pub(crate) stop_wanted: bool,
+    /// Made without being started; a start that never happened leaves it as it was.
+    #[serde(default)]
+    pub(crate) reserved: bool,
+    /// It is to be started again once it has ended.
+    #[serde(default)]
+    pub(crate) restart_wanted: bool,
+    #[serde(default)]
+    pub(crate) last_attach_at_ms: Option<u64>,
+}
+
+/// The key by which a retry is known, and what was asked for the first time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Idempotency {
+    pub(crate) key: String,
+    pub(crate) request_hash: u64,
+}
+
+/// An exit as it is written down; in a log that still exists it is found there.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct KeptExit {
+    code: Option<u8>,
+    signal: Option<u8>,
+    cause: u8,
+    offset: u64,
+    at_ms: u64,
+}
+
+impl From<Exit> for KeptExit {
+    fn from(exit: Exit) -> Self {
+        Self {
+            code: exit.status.ok(),
+            signal: exit.status.err(),
+            cause: exit.cause as u8,
+            offset: exit.offset,
+            at_ms: exit.at_ms,
+        }
+    }
+}
+
+impl From<KeptExit> for Exit {
+    fn from(kept: KeptExit) -> Self {
+        Self {
+            status: kept.signal.map_or(Ok(kept.code.unwrap_or(0)), Err),
+            cause: Cause::from_u8(kept.cause).unwrap_or(Cause::Itself),
+            offset: kept.offset,
+            at_ms: kept.at_ms,
+        }
+    }
+}
+
+impl Record {
+    pub(crate) fn name(id: &str) -> String {
+        format!("{PREFIX}{id}")
+    }
+
+    /// A plain one-shot run is not written down: nobody could ever ask for its result again.
+    pub(crate) fn is_kept(&self) -> bool {
+        !self.ephemeral || self.detached || self.idempotency.is_some()
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        // Strings, numbers and lists of them cannot fail to be written.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
+}

@@ -1,0 +1,298 @@
+//! What a caller asks for.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::ToSchema;
+
+use crate::attach::{Size, SizePolicy};
+use crate::config::MAX_LOG_BYTES;
+use crate::{Error, Result};
+
+const MAX_NAME_BYTES: usize = 256;
+const MAX_ANNOTATIONS: usize = 64;
+const MAX_ANNOTATION_BYTES: usize = 4096;
+
+/// A process to be started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Spec {
+    /// The program, or with `shell: true` a line for `/bin/sh`.
+    pub command: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub shell: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// Merged over the server's environment; `null` removes a variable.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, Option<String>>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub env_mode: EnvMode,
+    /// Name or number of the Unix user; `name:group` or `uid:gid` set the group too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// On a terminal instead of pipes.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub tty: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cols: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u16>,
+    /// The same as `tty: true` with `cols` and `rows`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pty: Option<Pty>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub size_policy: SizePolicy,
+    /// Whether a process on pipes gets a stdin that can be written to.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub stdin_mode: StdinMode,
+    /// Kept and shown, as sandbox-agent does; has no effect.
+    #[serde(default)]
+    pub interactive: bool,
+    /// Unique among processes that have not exited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tag: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "owner_or_default")]
+    pub owner: Owner,
+    /// On whose behalf it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
+    /// Any session that it belongs to, ours or a foreign one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// The whole tree is killed after this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// Bytes of output that are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_log_bytes: Option<u64>,
+    /// How long the record is kept after the exit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retain_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub restart: RestartPolicy,
+    /// Kill the tree when nobody has been attached for this long (after having been).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kill_after_detach_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub limits: Limits,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub no_new_privileges: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// A foreign owner name means "user", as it has no effect there either.
+fn owner_or_default<'de, D: Deserializer<'de>>(input: D) -> std::result::Result<Owner, D::Error> {
+    let text = Option::<String>::deserialize(input)?;
+    Ok(text.as_deref().and_then(Owner::parse).unwrap_or_default())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Pty {
+    pub cols: u16,
+    pub rows: u16,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EnvMode {
+    #[default]
+    Merge,
+    /// `env` is the whole environment.
+    Replace,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum StdinMode {
+    #[default]
+    Pipe,
+    Null,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Owner {
+    #[default]
+    User,
+    Desktop,
+    System,
+}
+
+impl Owner {
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "user" => Some(Self::User),
+            "desktop" => Some(Self::Desktop),
+            "system" => Some(Self::System),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    User,
+    Agent,
+    System,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RestartPolicy {
+    pub mode: RestartMode,
+    /// 0 = no limit.
+    pub max_restarts: u32,
+    /// First delay; doubles up to a minute while it keeps failing. 0 = one second.
+    pub delay_ms: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RestartMode {
+    #[default]
+    Never,
+    OnFailure,
+    Always,
+}
+
+/// Resource limits, soft and hard alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Limits {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_files: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address_space_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub core_bytes: Option<u64>,
+}
+
+/// What to do when a tag is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum IfTagExists {
+    #[default]
+    Error,
+    /// Answer with the process that has it.
+    Return,
+}
+
+/// What a one-shot run does at its time limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OnTimeout {
+    #[default]
+    Kill,
+    /// Answer, and let it run on as a process.
+    Detach,
+}
+
+/// Changes to a process; `null` removes.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Patch {
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>)]
+    pub tag: Option<Option<String>>,
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>)]
+    pub label: Option<Option<String>>,
+    /// Merged; a `null` value removes that annotation.
+    #[serde(default)]
+    pub annotations: BTreeMap<String, Option<String>>,
+    pub size_policy: Option<SizePolicy>,
+}
+
+/// Tells `null` from absent.
+#[allow(clippy::option_option)]
+fn present<'de, D: Deserializer<'de>>(input: D) -> std::result::Result<Option<Option<String>>, D::Error> {
+    Option::deserialize(input).map(Some)
+}
+
+impl Spec {
+    pub fn is_terminal(&self) -> bool {
+        self.tty || self.pty.is_some()
+    }
+
+    /// Size at birth, for a terminal.
+    pub fn size(&self) -> Option<Size> {
+        self.is_terminal().then(|| Size {
+            cols: self.pty.map(|pty| pty.cols).or(self.cols).filter(|cols| *cols > 0).unwrap_or(80),
+            rows: self.pty.map(|pty| pty.rows).or(self.rows).filter(|rows| *rows > 0).unwrap_or(24),
+        })
+    }
+
+    pub fn check(&self) -> Result<()> {
+        if self.command.trim().is_empty() {
+            return Err(Error::invalid("command", "command must not be empty", format!("{:?}", self.command)));
+        }
+        for (field, name) in [("tag", &self.tag), ("label", &self.label), ("sessionId", &self.session_id)] {
+            if let Some(name) = name {
+                check_name(field, name)?;
+            }
+        }
+        for (name, value) in &self.env {
+            if name.is_empty() || name.contains(['=', '\0']) {
+                return Err(Error::invalid("env", "names without '=' and NUL", format!("{name:?}")));
+            }
+            if value.as_ref().is_some_and(|value| value.contains('\0')) {
+                return Err(Error::invalid("env", "values without NUL", name));
+            }
+        }
+        check_annotations(self.annotations.iter())?;
+        if self.shell && !self.args.is_empty() {
+            return Err(Error::invalid("args", "no args with shell: true (the command is a whole line)", self.args.len()));
+        }
+        if let Some(bytes) = self.max_log_bytes
+            && !(1..=MAX_LOG_BYTES).contains(&bytes)
+        {
+            return Err(Error::invalid("maxLogBytes", format!("1 to {MAX_LOG_BYTES}"), bytes));
+        }
+        if self.timeout_ms == Some(0) {
+            return Err(Error::invalid("timeoutMs", "a number greater than 0", 0));
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn check_name(field: &str, name: &str) -> Result<()> {
+    let fine = !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.chars().any(char::is_control);
+    if fine {
+        return Ok(());
+    }
+    Err(Error::invalid(field, format!("1 to {MAX_NAME_BYTES} bytes without control characters"), format!("{name:?}")))
+}
+
+pub(super) fn check_annotations<'a>(all: impl ExactSizeIterator<Item = (&'a String, &'a String)>) -> Result<()> {
+    if all.len() > MAX_ANNOTATIONS {
+        return Err(Error::invalid("annotations", format!("at most {MAX_ANNOTATIONS}"), all.len()));
+    }
+    for (name, value) in all {
+        if name.is_empty() || name.len() + value.len() > MAX_ANNOTATION_BYTES {
+            let expected = format!("names with a value, {MAX_ANNOTATION_BYTES} bytes together");
+            return Err(Error::invalid("annotations", expected, name));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! Unix users from the passwd and group files. No NSS: a static binary cannot load its modules.
+
+use outlive_holder::wire::Identity;
+
+use crate::{Error, Result};
+
+pub(super) struct User {
+    pub(super) identity: Identity,
+    name: Option<String>,
+    home: Option<String>,
+    shell: Option<String>,
+}
+
+struct Passwd<'a> {
+    name: &'a str,
+    uid: u32,
+    gid: u32,
+    home: &'a str,
+    shell: &'a str,
+}
+
+fn passwd(line: &str) -> Option<Passwd<'_>> {
+    let mut fields = line.split(':');
+    let name = fields.next()?;
+    let uid = fields.nth(1)?.parse().ok()?;
+    let gid = fields.next()?.parse().ok()?;
+    let home = fields.nth(1)?;
+    let shell = fields.next().unwrap_or("");
+    Some(Passwd { name, uid, gid, home, shell })
+}
+
+impl User {
+    /// `name`, `uid`, `name:group` or `uid:gid`. Numbers need no entry in any file.
+    pub(super) fn find(text: &str) -> Result<Self> {
+        let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let group = std::fs::read_to_string("/etc/group").unwrap_or_default();
+        Self::find_in(text, &passwd, &group)
+    }
+
+    fn find_in(text: &str, passwd_file: &str, group_file: &str) -> Result<Self> {
+        let unknown = |what: &str| Error::Spawn {
+            code: "user_unknown",
+            message: format!("there is no {what}; give a name from /etc/passwd, or numbers as uid:gid"),
+        };
+        let (user, group) = text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)));
+        let number: Option<u32> = user.parse().ok();
+        let entry = passwd_file
+            .lines()
+            .filter_map(passwd)
+            .find(|entry| entry.name == user || number == Some(entry.uid));
+        let uid = match (&entry, number) {
+            (Some(entry), _) => entry.uid,
+            (None, Some(uid)) => uid,
+            (None, None) => return Err(unknown(&format!("user {user:?}"))),
+        };
+        let gid = match group {
+            None => entry.as_ref().map_or(uid, |entry| entry.gid),
+            Some(group) => match group.parse() {
+                Ok(gid) => gid,
+                Err(_) => group_id(group, group_file).ok_or_else(|| unknown(&format!("group {group:?}")))?,
+            },
+        };
+        let name = entry.as_ref().map(|entry| entry.name.to_owned());
+        let mut groups = name.as_deref().map(|name| groups_of(name, group_file)).unwrap_or_default();
+        if !groups.contains(&gid) {
+            groups.push(gid);
+        }
+        Ok(Self {
+            identity: Identity { uid, gid, groups },
+            home: entry.as_ref().map(|entry| entry.home.to_owned()),
+            shell: entry.as_ref().map(|entry| entry.shell.to_owned()).filter(|shell| !shell.is_empty()),
+            name,
+        })
+    }
+
+    /// HOME, USER, LOGNAME and SHELL.
+    pub(super) fn variables(&self) -> impl Iterator<Item = (&'static str, Vec<u8>)> {
+        let name = self.name.clone().unwrap_or_else(|| self.identity.uid.to_string());
+        let home = self.home.clone().unwrap_or_else(|| "/".to_owned());
+        let shell = self.shell.clone().unwrap_or_else(|| "/bin/sh".to_owned());
+        [("HOME", home), ("USER", name.clone()), ("LOGNAME", name), ("SHELL", shell)]
+            .into_iter()
+            .map(|(variable, value)| (variable, value.into_bytes()))
+    }
+}
+
+fn group_id(name: &str, group_file: &str) -> Option<u32> {
+    group_file.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next()? == name).then(|| fields.nth(1)?.parse().ok()).flatten()
+    })
+}
+
+fn groups_of(user: &str, group_file: &str) -> Vec<u32> {
+    group_file
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split(':');
+            let gid = fields.nth(2)?.parse().ok()?;
+            fields.next()?.split(',').any(|member| member.trim() == user).then_some(gid)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PASSWD: &str = "root:x:0:0:root:/root:/bin/bash\nann:x:1000:100::/home/ann:/bin/zsh\nbroken\n";
+    const GROUP: &str = "root:x:0:\nusers:x:100:\nwheel:x:10:bob,ann\n";
+
+    fn identity(text: &str) -> Option<(u32, u32, Vec<u32>)> {
+        User::find_in(text, PASSWD, GROUP).ok().map(|user| {
+            (user.identity.uid, user.identity.gid, user.identity.groups)
+        })
+    }
+
+    #[test]
+    fn names_and_numbers_are_found() {
+        assert_eq!(identity("ann"), Some((1000, 100, vec![10, 100])));
+        assert_eq!(identity("1000"), Some((1000, 100, vec![10, 100])));
+        assert_eq!(identity("ann:wheel"), Some((1000, 10, vec![10])));
+        assert_eq!(identity("4242"), Some((4242, 4242, vec![4242])));
+        assert_eq!(identity("4242:7"), Some((4242, 7, vec![7])));
+        assert_eq!(identity("nobody-here"), None);
+        assert_eq!(identity("ann:no-group"), None);
+        assert_eq!(identity(""), None);
+    }
+}

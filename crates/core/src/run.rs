@@ -1,0 +1,290 @@
+//! One-shot runs: start, collect the head of what it prints, answer when the command has ended.
+//!
+//! A plain run lives and dies with its request and is written down nowhere. One that was detached or has an
+//! idempotency key is known to the next server too, and its result is kept for a while.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use outlive_holder::log::{Cause, Exit, Stream};
+use tokio::sync::watch;
+
+use crate::core::{Core, request_hash};
+use crate::log::{Cursor, Flow, Item, Start, StreamFilter};
+use crate::process::{Idempotency, IfTagExists, OnTimeout, Process, Spec, StdinMode};
+use crate::services::Services;
+use crate::table::Reserved;
+use crate::{Error, Result, lock};
+
+/// Bytes per read of the collector.
+const READ_BYTES: usize = 256 * 1024;
+
+/// A command to be run once.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    pub spec: Spec,
+    pub stdin: Option<Vec<u8>>,
+    /// `None` or zero: the configured default. Never more than the configured maximum.
+    pub timeout_ms: Option<u64>,
+    pub on_timeout: OnTimeout,
+    /// Answer after this time even if it still runs; it then goes on as a process.
+    pub yield_ms: Option<u64>,
+    /// Per stream; never more than configured.
+    pub max_output_bytes: Option<u64>,
+    /// Whoever asked may go away.
+    pub detach: bool,
+    pub idempotency_key: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub enum RunOutcome {
+    Finished(Arc<RunResult>),
+    /// It goes on as a process; this is what it had printed.
+    StillRunning { process: Arc<Process>, so_far: Arc<RunResult> },
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct RunResult {
+    pub exit: Option<Exit>,
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    pub stdout_truncated: bool,
+    pub stderr_truncated: bool,
+    pub duration_ms: u64,
+    pub process_id: String,
+}
+
+impl RunResult {
+    pub fn timed_out(&self) -> bool {
+        self.exit.is_some_and(|exit| exit.cause == Cause::TimedOut)
+    }
+}
+
+impl std::fmt::Debug for Process {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Process").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+type Collecting = watch::Receiver<Option<Arc<RunResult>>>;
+
+/// Collectors of runs that do not belong to a single request.
+#[derive(Default)]
+pub(crate) struct Collectors(Mutex<HashMap<String, Collecting>>);
+
+impl Collectors {
+    pub(crate) fn forget(&self, id: &str) {
+        lock(&self.0).remove(id);
+    }
+
+    /// The collector of `process`, begun now if there is none.
+    fn of(&self, process: &Arc<Process>, cap: usize) -> Collecting {
+        let mut all = lock(&self.0);
+        if let Some(collecting) = all.get(process.id()) {
+            return collecting.clone();
+        }
+        let (tell, collecting) = watch::channel(None);
+        let process_task = Arc::clone(process);
+        tokio::spawn(async move {
+            let mut collector = Collector::new(&process_task, cap);
+            let _ = collector.run(&process_task).await;
+            let _ = tell.send(Some(Arc::new(collector.result)));
+        });
+        all.insert(process.id().to_owned(), collecting.clone());
+        collecting
+    }
+}
+
+impl Core {
+    /// Runs a command. Dropping the future kills the tree, unless the run is detached or keyed.
+    pub async fn run(&self, run: Run) -> Result<RunOutcome> {
+        let mut run = run;
+        run.spec.stdin_mode = if run.stdin.is_some() { StdinMode::Pipe } else { StdinMode::Null };
+        run.spec.check()?;
+        let limits = self.process_config();
+        let wanted = run.timeout_ms.filter(|ms| *ms > 0).unwrap_or(limits.default_run_timeout_ms);
+        let timeout_ms = wanted.min(limits.max_run_timeout_ms);
+        let cap = run.max_output_bytes.unwrap_or(u64::MAX).min(limits.max_output_bytes) as usize;
+        if run.on_timeout == OnTimeout::Kill {
+            run.spec.timeout_ms = Some(timeout_ms);
+        }
+        let _slot = RunSlot::take(&self.services)?;
+        let (process, is_new) = self.begin_run(&run).await?;
+        if let Some(stdin) = run.stdin.take().filter(|_| is_new) {
+            let process = Arc::clone(&process);
+            tokio::spawn(async move { process.feed(&stdin).await });
+        }
+        let patience = match (run.yield_ms, run.on_timeout) {
+            (Some(ms), OnTimeout::Kill) => Some(ms),
+            (Some(ms), OnTimeout::Detach) => Some(ms.min(timeout_ms)),
+            (None, OnTimeout::Detach) => Some(timeout_ms),
+            (None, OnTimeout::Kill) => None,
+        };
+        if run.detach || run.idempotency_key.is_some() {
+            self.await_shared(process, cap, patience).await
+        } else {
+            self.await_own(process, cap, patience).await
+        }
+    }
+
+    async fn begin_run(&self, run: &Run) -> Result<(Arc<Process>, bool)> {
+        loop {
+            let mut record = self.new_record(run.spec.clone());
+            record.ephemeral = true;
+            record.detached = run.detach;
+            record.idempotency = run.idempotency_key.as_ref().map(|key| Idempotency {
+                key: format!("run/{key}"),
+                request_hash: request_hash(&run.spec),
+            });
+            match self.services.table.reserve(&self.services, record, IfTagExists::Error)? {
+                Reserved::New(process) => match process.start().await {
+                    Ok(()) => return Ok((process, true)),
+                    Err(error) => {
+                        process.remove();
+                        return Err(error);
+                    }
+                },
+                Reserved::Existing(process) => {
+                    let look = |process: &Process| {
+                        (process.is_removed() || process.log().is_ok()).then(|| !process.is_removed())
+                    };
+                    if process.until(look).await {
+                        return Ok((process, false));
+                    }
+                }
+            }
+        }
+    }
+
+    async fn await_own(&self, process: Arc<Process>, cap: usize, patience: Option<u64>) -> Result<RunOutcome> {
+        let mut owned = OwnRun { process: Some(Arc::clone(&process)) };
+        let mut collector = Collector::new(&process, cap);
+        let finished = within(patience, collector.run(&process)).await;
+        owned.process = None;
+        match finished {
+            Some(result) => {
+                result?;
+                process.remove();
+                Ok(RunOutcome::Finished(Arc::new(collector.result)))
+            }
+            None => {
+                process.promote();
+                let so_far = Arc::new(collector.so_far());
+                Ok(RunOutcome::StillRunning { process, so_far })
+            }
+        }
+    }
+
+    async fn await_shared(&self, process: Arc<Process>, cap: usize, patience: Option<u64>) -> Result<RunOutcome> {
+        let mut collecting = self.services.collectors.of(&process, cap);
+        let finished = within(patience, async {
+            collecting.wait_for(Option::is_some).await.ok().and_then(|result| result.clone())
+        })
+        .await;
+        match finished {
+            Some(Some(result)) => Ok(RunOutcome::Finished(result)),
+            Some(None) => Err(Error::not_found(process.id())),
+            None => {
+                process.promote();
+                let so_far = RunResult { process_id: process.id().to_owned(), ..RunResult::default() };
+                Ok(RunOutcome::StillRunning { process, so_far: Arc::new(so_far) })
+            }
+        }
+    }
+}
+
+async fn within<T>(patience_ms: Option<u64>, work: impl Future<Output = T>) -> Option<T> {
+    match patience_ms {
+        None => Some(work.await),
+        Some(ms) => tokio::time::timeout(Duration::from_millis(ms), work).await.ok(),
+    }
+}
+
+/// A run whose request is still there. Dropped with the request, it takes the tree along.
+struct OwnRun {
+    process: Option<Arc<Process>>,
+}
+
+impl Drop for OwnRun {
+    fn drop(&mut self) {
+        if let Some(process) = self.process.take() {
+            tokio::spawn(async move {
+                let _ = process.delete(true).await;
+            });
+        }
+    }
+}
+
+struct RunSlot(Arc<Services>);
+
+impl RunSlot {
+    fn take(services: &Arc<Services>) -> Result<Self> {
+        let limit = services.config().max_concurrent_runs;
+        services.table.runs.take(limit).map_err(|_| Error::Exhausted {
+            code: "run_limit",
+            message: format!("{limit} runs are under way already; try again later"),
+        })?;
+        Ok(Self(Arc::clone(services)))
+    }
+}
+
+impl Drop for RunSlot {
+    fn drop(&mut self) {
+        self.0.table.runs.give_back();
+    }
+}
+
+struct Collector {
+    result: RunResult,
+    cap: usize,
+    begun: Instant,
+}
+
+impl Collector {
+    fn new(process: &Process, cap: usize) -> Self {
+        let result = RunResult { process_id: process.id().to_owned(), ..RunResult::default() };
+        Self { result, cap, begun: Instant::now() }
+    }
+
+    /// Reads until the exit. Sleeps until then, or until the ring is full: small runs wake it once.
+    async fn run(&mut self, process: &Process) -> Result<()> {
+        let log = process.log()?;
+        let mut cursor = Cursor::new(Arc::clone(&log), Start::At(0), Flow::Lossless, StreamFilter::All);
+        cursor.expect_acknowledgements();
+        let exit = loop {
+            match cursor.try_next(READ_BYTES) {
+                Some(Item::Bytes { stream, bytes, .. }) => self.take(stream, &bytes),
+                Some(Item::Exit(exit)) => break exit,
+                Some(Item::Gap { .. }) => {
+                    self.result.stdout_truncated = true;
+                    self.result.stderr_truncated = true;
+                }
+                Some(Item::BecameLive) => {}
+                None => {
+                    cursor.acknowledge(cursor.offset());
+                    log.until_exit_or_full(cursor.offset()).await;
+                }
+            }
+        };
+        self.result.exit = Some(exit);
+        self.result.duration_ms = self.begun.elapsed().as_millis() as u64;
+        cursor.close();
+        Ok(())
+    }
+
+    fn take(&mut self, stream: Stream, bytes: &[u8]) {
+        let (kept, truncated) = match stream {
+            Stream::Stderr => (&mut self.result.stderr, &mut self.result.stderr_truncated),
+            _ => (&mut self.result.stdout, &mut self.result.stdout_truncated),
+        };
+        let room = self.cap.saturating_sub(kept.len());
+        kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        *truncated |= bytes.len() > room;
+    }
+
+    fn so_far(mut self) -> RunResult {
+        self.result.duration_ms = self.begun.elapsed().as_millis() as u64;
+        self.result
+    }
+}

@@ -1,0 +1,57 @@
+//! What every process needs of the rest of the core.
+
+use std::sync::{Arc, RwLock};
+
+use tokio::sync::Notify;
+
+use crate::config::{Config, ProcessConfig};
+use crate::events::Events;
+use crate::holder_link::HolderLink;
+use crate::journal::{Change, Journal};
+use crate::run::Collectors;
+use crate::table::Table;
+
+pub(crate) struct Services {
+    pub(crate) link: HolderLink,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) events: Events,
+    pub(crate) table: Table,
+    pub(crate) collectors: Collectors,
+    pub(crate) process_config: RwLock<ProcessConfig>,
+    pub(crate) config: RwLock<Config>,
+    /// Something ended, so something may have to be cleaned up.
+    pub(crate) ended: Notify,
+}
+
+/// Names of the two configurations in the journal.
+pub(crate) const PROCESS_CONFIG: &str = "config/process";
+pub(crate) const CONFIG: &str = "config/outlive";
+
+impl Services {
+    pub(crate) fn process_config(&self) -> ProcessConfig {
+        *self.process_config.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub(crate) fn config(&self) -> Config {
+        *self.config.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_process_config(&self, config: ProcessConfig) {
+        *self.process_config.write().unwrap_or_else(std::sync::PoisonError::into_inner) = config;
+        self.keep(PROCESS_CONFIG, &config);
+    }
+
+    pub(crate) fn set_config(&self, config: Config) {
+        *self.config.write().unwrap_or_else(std::sync::PoisonError::into_inner) = config;
+        self.keep(CONFIG, &config);
+    }
+
+    fn keep(&self, name: &str, value: &impl serde::Serialize) {
+        let value = serde_json::to_vec(value).unwrap_or_default();
+        self.journal.append(&[Change::Put { name: name.to_owned(), value }]);
+    }
+
+    pub(crate) fn process_ended(&self) {
+        self.ended.notify_one();
+    }
+}

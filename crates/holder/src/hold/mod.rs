@@ -1,0 +1,140 @@
+//! The holder's life: one poll loop that owns everything.
+//!
+//! ```text
+//!            epoll
+//!   streams ──┐      ┌─▶ record: descriptor → log            (process.rs)
+//!   gates   ──┤      ├─▶ launched or failed                  (process.rs)
+//!   signals ──┼─loop─┼─▶ reap, shut down, upgrade            (signals.rs, shutdown.rs, upgrade.rs)
+//!   servers ──┤      ├─▶ commands of the serving server      (command.rs)
+//!   killer  ──┤      ├─▶ a tree is gone                      (process.rs)
+//!   timers  ──┘      └─▶ deadlines, blocked logs             (timer.rs)
+//! ```
+//!
+//! Nothing here waits: descriptors are non-blocking, scans of /proc run on the killer's thread, and what a
+//! server is to be told is a flag or a short note that goes out when its socket takes it.
+
+mod command;
+mod event;
+mod process;
+mod say;
+mod self_image;
+mod server;
+mod setup;
+mod shutdown;
+mod state;
+mod timer;
+mod upgrade;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::os::fd::OwnedFd;
+
+pub use say::say;
+pub use state::{Initial, Settings};
+
+use self::event::{Poll, Source};
+use self::process::Process;
+use self::server::Server;
+use self::shutdown::Stopping;
+use self::timer::Timers;
+use crate::spawn::Inherited;
+use crate::tree::cgroup::Cgroups;
+use crate::tree::killer::Killer;
+use crate::{clock, wire};
+
+/// Everything the holder keeps.
+pub(crate) struct Holder {
+    settings: Settings,
+    inherited: Inherited,
+    poll: Poll,
+    signals: OwnedFd,
+    killer: Killer,
+    killer_news: OwnedFd,
+    /// Tickets that the killer has not answered yet.
+    jobs: BTreeSet<u64>,
+    cgroups: Option<Cgroups>,
+    processes: HashMap<u64, Process>,
+    /// Children that are commands; everything else that is reaped was an orphan.
+    pids: HashMap<i32, u64>,
+    kept: BTreeMap<Vec<u8>, OwnedFd>,
+    servers: Vec<Server>,
+    timers: Timers,
+    epoch: u32,
+    boot_id: u64,
+    started_at_ms: u64,
+    /// Boot-clock times of the latest deaths of servers.
+    deaths: Vec<u64>,
+    restarts: u32,
+    restart_at: Option<u64>,
+    oom_kills: u64,
+    stopping: Option<Stopping>,
+    /// The holder replaces itself as soon as nothing is in the middle of something.
+    replace_self: bool,
+    exit_code: Option<i32>,
+}
+
+/// Runs the holder described by the state in the memfd `state`; returns its exit code.
+pub fn hold(state: OwnedFd) -> i32 {
+    match Holder::resume(state) {
+        Ok(mut holder) => holder.run(),
+        Err(error) => {
+            say(&format!("holder cannot start: {error}"));
+            1
+        }
+    }
+}
+
+/// Reads a state as `hold` would, without acting on it: the dry run before a holder replaces itself.
+pub fn check(state: OwnedFd) -> i32 {
+    i32::from(state::decode(&state).is_err())
+}
+
+impl Holder {
+    fn run(&mut self) -> i32 {
+        if self.servers.is_empty() {
+            self.start_server();
+        }
+        let mut events = Vec::with_capacity(256);
+        loop {
+            if let Some(code) = self.exit_code {
+                return code;
+            }
+            let timeout = self.timers.timeout(clock::boot_ms());
+            if let Err(error) = self.poll.wait(&mut events, timeout) {
+                say(&format!("poll failed: {error}"));
+                return 1;
+            }
+            let mut reap = false;
+            for source in events.drain(..) {
+                match source {
+                    Source::Stream { key, index } => self.record(key, index),
+                    Source::Gate { key } => self.gate_closed(key),
+                    Source::Server { epoch } => self.server_readable(epoch),
+                    Source::Signals => reap |= self.take_signals(),
+                    Source::Killer => self.killer_finished(),
+                }
+            }
+            // After the reads: what a program wrote before it ended is then mostly in the log already.
+            if reap {
+                self.reap();
+            }
+            self.fire_timers();
+            self.flush_servers();
+            if self.replace_self && self.is_quiet() {
+                self.replace_image();
+            }
+        }
+    }
+
+    fn welcome(&self, epoch: u32) -> wire::Welcome {
+        wire::Welcome {
+            protocol: wire::PROTOCOL,
+            epoch,
+            boot_id: self.boot_id,
+            started_at_ms: self.started_at_ms,
+            holder_pid: std::process::id(),
+            safe_mode: self.is_dying_often(),
+            restarts: self.restarts,
+            cgroups: self.cgroups.is_some(),
+        }
+    }
+}

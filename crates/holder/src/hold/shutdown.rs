@@ -1,0 +1,160 @@
+//! Signals to the holder, reaping, and the end of everything.
+//!
+//! SIGTERM or SIGINT: TERM to every tree, the grace time, KILL to whatever is left, then the server, then exit 0.
+//! As PID 1 this is what an init does.
+
+use super::Holder;
+use super::process::Process;
+use super::say::say;
+use super::server::Server;
+use super::setup;
+use crate::clock;
+use crate::log::Cause;
+use crate::tree::killer::{Action, Job};
+use crate::tree::Root;
+use crate::wire::Spawn;
+
+/// Stands for all descendants of the holder; no process has this key.
+pub(super) const EVERYTHING: u64 = 0;
+/// A server gets this long to close its sockets.
+const SERVER_GRACE_MS: u64 = 1_000;
+
+pub(super) struct Stopping {
+    kill_at: u64,
+    killed: bool,
+    server_until: Option<u64>,
+    pub(super) server_gone: bool,
+}
+
+impl Holder {
+    /// Reads pending signals; true when children may have ended.
+    pub(super) fn take_signals(&mut self) -> bool {
+        let mut reap = false;
+        let mut buffer = [0u8; size_of::<libc::signalfd_siginfo>() * 8];
+        while let Ok(count) = rustix::io::read(&self.signals, &mut buffer) {
+            for info in buffer[..count].chunks_exact(size_of::<libc::signalfd_siginfo>()) {
+                // ssi_signo is the first field, a u32.
+                let number = info.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes)) as i32;
+                match number {
+                    libc::SIGCHLD => reap = true,
+                    libc::SIGHUP => self.begin_upgrade(),
+                    _ => self.begin_shutdown(),
+                }
+            }
+        }
+        reap
+    }
+
+    /// Collects every child that ended: commands, servers, and orphans that came to us.
+    pub(super) fn reap(&mut self) {
+        loop {
+            let mut raw = 0;
+            // SAFETY: waitpid on any child, without blocking, writing to a local.
+            let pid = unsafe { libc::waitpid(-1, &raw mut raw, libc::WNOHANG) };
+            if pid <= 0 {
+                break;
+            }
+            let status = if libc::WIFSIGNALED(raw) {
+                Err(libc::WTERMSIG(raw) as u8)
+            } else {
+                Ok(libc::WEXITSTATUS(raw) as u8)
+            };
+            if let Some(key) = self.pids.remove(&pid) {
+                self.exited(key, status);
+            } else if let Some(position) = self.servers.iter().position(|server| server.pid == pid) {
+                self.server_gone(position, status);
+            }
+        }
+        self.stopping_due(clock::boot_ms());
+    }
+
+    pub(super) fn begin_shutdown(&mut self) {
+        if self.stopping.is_some() {
+            return;
+        }
+        let kill_at = clock::boot_ms() + self.settings.grace_ms;
+        say("stopping: TERM to everything");
+        self.stopping = Some(Stopping { kill_at, killed: false, server_until: None, server_gone: false });
+        for process in self.processes.values_mut().filter(|process| process.pid != 0) {
+            process.cause.get_or_insert(Cause::Shutdown);
+        }
+        self.timers.arm_housekeeping(kill_at);
+        self.signal_everything(Action::Signal(libc::SIGTERM));
+    }
+
+    fn signal_everything(&mut self, action: Action) {
+        let root = Root::of(std::process::id() as i32, EVERYTHING, "");
+        let root = Root { environ_id: None, ..root };
+        self.submit(Job { ticket: EVERYTHING, root, cgroup: None, action });
+    }
+
+    /// Looks whether the next step of a shutdown has come.
+    pub(super) fn stopping_due(&mut self, now: u64) {
+        let all_ended = self.processes.values().all(|process| process.pid == 0);
+        let Some(stopping) = &mut self.stopping else { return };
+        if !stopping.killed && (all_ended || stopping.kill_at <= now) {
+            stopping.killed = true;
+            self.signal_everything(Action::Kill);
+        } else if stopping.server_until.is_some_and(|until| until <= now) {
+            for server in &self.servers {
+                signal(server.pid, rustix::process::Signal::KILL);
+            }
+        }
+    }
+
+    /// The killer is through with a round on everything.
+    pub(super) fn everything_signalled(&mut self) {
+        let until = clock::boot_ms() + SERVER_GRACE_MS;
+        if let Some(stopping) = self.stopping.as_mut().filter(|stopping| stopping.killed) {
+            stopping.server_until = Some(until);
+            stopping.server_gone = self.servers.is_empty();
+            for server in &self.servers {
+                signal(server.pid, rustix::process::Signal::TERM);
+            }
+            self.timers.arm_housekeeping(until);
+            self.exit_if_over();
+        }
+    }
+
+    pub(super) fn exit_if_over(&mut self) {
+        if self.servers.is_empty()
+            && self.stopping.as_ref().is_some_and(|stopping| stopping.server_until.is_some() && stopping.server_gone)
+        {
+            let keys: Vec<u64> = self.processes.keys().copied().collect();
+            keys.into_iter().for_each(|key| self.remove(key));
+            if let Some(cgroups) = self.cgroups.take() {
+                let _ = cgroups.remove_base();
+            }
+            self.exit_code = Some(0);
+        }
+    }
+
+    /// A KILL that nobody here sent: was it the kernel, for lack of memory?
+    pub(super) fn was_out_of_memory(&mut self, key: u64) -> bool {
+        let asked = self.processes.get(&key).is_none_or(|process| process.cause.is_some());
+        if asked {
+            return false;
+        }
+        let before = std::mem::replace(&mut self.oom_kills, setup::oom_kills());
+        self.oom_kills > before
+    }
+
+    pub(super) fn cgroup_for(&self, spawn: &Spawn) -> Option<std::path::PathBuf> {
+        self.cgroups.as_ref()?.create(&format!("{:x}", spawn.key)).ok()
+    }
+
+    /// Nothing is in the middle of something that a new image of the holder could not take up.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.stopping.is_none()
+            && !self.processes.values().any(Process::is_launching)
+            && self.servers.iter().all(Server::owes_nothing)
+            && self.jobs.is_empty()
+    }
+}
+
+fn signal(pid: i32, signal: rustix::process::Signal) {
+    if let Some(pid) = rustix::process::Pid::from_raw(pid) {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+

@@ -1,0 +1,195 @@
+//! A reader's side of a log: bytes by offset, marks by number, holds, and the exit.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering::SeqCst;
+
+use super::hold::{self, Token};
+use super::layout::{
+    AT_BLOCKED, AT_EXIT, AT_EXIT_OFFSET, AT_EXITED_AT, AT_GENERATION, AT_HEAD, AT_INPUT, AT_MARK_TAIL, AT_MARKS, AT_TAIL,
+    AT_WAITING, Exit, MARK_BYTES, PAGE, Sizes, Stream, unpack_exit,
+};
+use super::map::Map;
+use super::writer::read_sizes;
+use crate::clock;
+
+/// The bytes asked for are no longer there; `oldest` is the first that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone {
+    pub oldest: u64,
+}
+
+/// One recorded chunk: where it begins, which stream it came from, when it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// 1 for the first chunk of a process.
+    pub sequence: u64,
+    pub offset: u64,
+    pub stream: Stream,
+    pub at_ms: u64,
+}
+
+pub struct LogReader {
+    map: Map,
+    file: OwnedFd,
+    sizes: Sizes,
+}
+
+impl LogReader {
+    pub fn open(file: OwnedFd) -> io::Result<Self> {
+        let sizes = read_sizes(file.as_fd())?;
+        let map = Map::new(file.as_fd(), sizes.data_start())?;
+        Ok(Self { map, file, sizes })
+    }
+
+    fn load(&self, at: usize) -> u64 {
+        self.map.word(at).load(SeqCst)
+    }
+
+    /// Offset of the next byte to be recorded.
+    pub fn head(&self) -> u64 {
+        self.load(AT_HEAD)
+    }
+
+    /// Offset of the oldest byte that is still there.
+    pub fn tail(&self) -> u64 {
+        self.load(AT_TAIL)
+    }
+
+    pub fn capacity(&self) -> u64 {
+        self.sizes.capacity
+    }
+
+    /// How far the program may run ahead of a hold.
+    pub fn window(&self) -> u64 {
+        self.sizes.capacity - self.sizes.reserve
+    }
+
+    pub fn budget(&self) -> u64 {
+        self.sizes.budget
+    }
+
+    pub fn generation(&self) -> u32 {
+        self.load(AT_GENERATION) as u32
+    }
+
+    /// The exit of the current generation. Every byte before its offset is already published.
+    pub fn exit(&self) -> Option<Exit> {
+        let (status, cause) = unpack_exit(self.load(AT_EXIT))?;
+        Some(Exit { status, cause, offset: self.load(AT_EXIT_OFFSET), at_ms: self.load(AT_EXITED_AT) })
+    }
+
+    /// Copies bytes from `offset` on; `Ok(0)` at the head.
+    pub fn read_at(&self, offset: u64, room: &mut [u8]) -> Result<usize, Gone> {
+        let head = self.head();
+        if offset >= head {
+            return Ok(0);
+        }
+        let available = usize::try_from(head - offset).unwrap_or(usize::MAX);
+        let position = (offset % self.sizes.capacity) as usize;
+        let wanted = room.len().min(available).min(self.sizes.capacity as usize - position);
+        let at = (self.sizes.data_start() + position) as u64;
+        // A sealed memfd cannot be short or fail; if it did, the bytes are as good as gone.
+        let got = rustix::io::pread(&self.file, &mut room[..wanted], at).unwrap_or(0);
+        let oldest = self.tail();
+        if offset < oldest || got == 0 {
+            return Err(Gone { oldest: oldest.max(offset + u64::from(got == 0)) });
+        }
+        Ok(got)
+    }
+
+    /// Numbers (from 0) of the marks that are still there.
+    pub fn marks(&self) -> std::ops::Range<u64> {
+        let oldest = self.load(AT_MARK_TAIL);
+        oldest..self.load(AT_MARKS).max(oldest)
+    }
+
+    /// Mark `number`, if it is still (or already) there.
+    pub fn mark(&self, number: u64) -> Option<Mark> {
+        if !self.marks().contains(&number) {
+            return None;
+        }
+        let at = PAGE + (number % self.sizes.mark_slots) as usize * MARK_BYTES;
+        let (offset, packed) = (self.load(at), self.load(at + 8));
+        // The writer frees a slot before it reuses it.
+        if number < self.load(AT_MARK_TAIL) {
+            return None;
+        }
+        let stream = Stream::from_u8(packed as u8)?;
+        Some(Mark { sequence: number + 1, offset, stream, at_ms: packed >> 8 })
+    }
+
+    /// Number of the mark whose chunk contains `offset` (or the newest one before it).
+    pub fn mark_of(&self, offset: u64) -> Option<u64> {
+        let range = self.marks();
+        let (mut low, mut high) = (range.start, range.end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.mark(middle) {
+                Some(mark) if mark.offset > offset => high = middle,
+                // A mark that vanished while we searched is older than everything that matters.
+                _ => low = middle + 1,
+            }
+        }
+        low.checked_sub(1).filter(|number| *number >= self.load(AT_MARK_TAIL))
+    }
+
+    /// Asks for a wake-up at the next change. Call it, then look at the head again, then sleep.
+    pub fn want_wake(&self) {
+        self.map.word(AT_WAITING).store(1, SeqCst);
+    }
+
+    /// Puts a hold at `offset`; false when there is no room for another one.
+    pub fn take_hold(&self, token: Token, offset: u64) -> bool {
+        hold::take(&self.map, token, offset, clock::boot_ms()).is_some()
+    }
+
+    /// Moves a hold forward. `None`: it was voided because its reader stalled.
+    /// `Some(true)`: the writer had stopped and must be resumed.
+    pub fn advance_hold(&self, token: Token, offset: u64) -> Option<bool> {
+        hold::find(&self.map, token)?.advance(offset);
+        Some(self.take_blocked())
+    }
+
+    pub fn holds(&self, token: Token) -> bool {
+        hold::find(&self.map, token).is_some()
+    }
+
+    /// Ends a hold. True: the writer had stopped and must be resumed.
+    pub fn free_hold(&self, token: Token) -> bool {
+        if let Some(slot) = hold::find(&self.map, token) {
+            slot.free(token);
+        }
+        self.take_blocked()
+    }
+
+    /// The reader is gone without a clean close and may come back.
+    pub fn leave_hold(&self, token: Token) {
+        if let Some(slot) = hold::find(&self.map, token) {
+            slot.leave(clock::boot_ms());
+        }
+    }
+
+    /// The writer has stopped because of a hold.
+    pub fn is_blocked(&self) -> bool {
+        self.load(AT_BLOCKED) != 0
+    }
+
+    fn take_blocked(&self) -> bool {
+        self.load(AT_BLOCKED) != 0 && self.map.word(AT_BLOCKED).swap(0, SeqCst) != 0
+    }
+
+    /// Bytes of input that the program's side of the kernel has taken so far.
+    pub fn input_offset(&self) -> u64 {
+        self.load(AT_INPUT)
+    }
+
+    pub fn add_input(&self, count: usize) {
+        self.map.word(AT_INPUT).fetch_add(count as u64, SeqCst);
+    }
+
+    /// A second handle to the same log.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Self::open(self.file.try_clone()?)
+    }
+}

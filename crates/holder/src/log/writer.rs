@@ -1,0 +1,270 @@
+//! The holder's side of a log: reads descriptors into the ring.
+//!
+//! Order of stores, which readers rely on: raise `tail` → overwrite → write the mark → count it → raise `head`.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+
+use super::hold::{self, Slot};
+use super::layout::{
+    AT_BLOCKED, AT_BUDGET, AT_CAPACITY, AT_EXIT, AT_EXIT_OFFSET, AT_EXITED_AT, AT_GENERATION, AT_HEAD, AT_MAGIC,
+    AT_MARK_SLOTS, AT_MARK_TAIL, AT_MARKS, AT_RESERVE, AT_TAIL, AT_WAITING, Cause, MAGIC, MARK_BYTES, PAGE, Sizes,
+    Stream, pack_exit,
+};
+use super::map::Map;
+use super::CHUNK_BYTES;
+use crate::clock;
+
+/// A read shorter than this has probably emptied the descriptor: publish now, so that the first byte of
+/// an answer never waits for a further read.
+const SHORT_READ: usize = 2048;
+
+/// What one turn of recording found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// Nothing more at the moment.
+    Idle,
+    /// The turn's budget is used up; there may be more.
+    More,
+    /// A hold stops the program; call again after `due` or when a reader resumes.
+    Blocked,
+    /// End of file, or the terminal's last user is gone.
+    Ended,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    UntilShort,
+    /// A terminal hands out its bytes in pieces: only "nothing there" proves that it is empty.
+    UntilEmpty,
+}
+
+pub struct LogWriter {
+    map: Map,
+    file: OwnedFd,
+    sizes: Sizes,
+}
+
+impl LogWriter {
+    pub fn create(budget: u64, reserve: u64) -> io::Result<Self> {
+        let sizes = Sizes::for_budget(budget, reserve);
+        let file = memfd_create("outlive-log", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&file, sizes.file_len() as u64)?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let map = Map::new(file.as_fd(), sizes.file_len())?;
+        for (at, value) in [
+            (AT_CAPACITY, sizes.capacity),
+            (AT_MARK_SLOTS, sizes.mark_slots),
+            (AT_BUDGET, sizes.budget),
+            (AT_RESERVE, sizes.reserve),
+            (AT_GENERATION, 1),
+            (AT_MAGIC, MAGIC),
+        ] {
+            map.word(at).store(value, SeqCst);
+        }
+        Ok(Self { map, file, sizes })
+    }
+
+    /// Takes up a log again after the holder replaced itself.
+    pub fn adopt(file: OwnedFd) -> io::Result<Self> {
+        let sizes = read_sizes(file.as_fd())?;
+        let map = Map::new(file.as_fd(), sizes.file_len())?;
+        Ok(Self { map, file, sizes })
+    }
+
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        self.map.word(at)
+    }
+
+    pub fn head(&self) -> u64 {
+        self.word(AT_HEAD).load(Relaxed)
+    }
+
+    /// Reads what `source` has into the ring and publishes it as one marked chunk.
+    pub fn record(&self, source: BorrowedFd<'_>, stream: Stream) -> Recorded {
+        let now = clock::boot_ms();
+        let limit = self.limit(now);
+        if limit > self.head() {
+            return self.record_up_to(source, stream, limit.min(self.head() + CHUNK_BYTES as u64), Depth::UntilShort);
+        }
+        // Announce that we stopped, then look again: a reader may have moved its hold in between.
+        self.word(AT_BLOCKED).store(1, SeqCst);
+        let limit = self.limit(now);
+        if limit > self.head() {
+            self.word(AT_BLOCKED).store(0, SeqCst);
+            return self.record_up_to(source, stream, limit.min(self.head() + CHUNK_BYTES as u64), Depth::UntilShort);
+        }
+        Recorded::Blocked
+    }
+
+    /// The drain after an exit: may use the reserve, and past it overruns holds, because an exit waits for nobody.
+    pub fn drain(&self, source: BorrowedFd<'_>, stream: Stream, most: usize) -> Recorded {
+        let end = self.head() + most as u64;
+        loop {
+            let turn = end.min(self.head() + CHUNK_BYTES as u64);
+            match self.record_up_to(source, stream, turn, Depth::UntilEmpty) {
+                Recorded::More if self.head() < end => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn record_up_to(&self, source: BorrowedFd<'_>, stream: Stream, end: u64, depth: Depth) -> Recorded {
+        let start = self.head();
+        let mut head = start;
+        let outcome = loop {
+            if head >= end {
+                break Recorded::More;
+            }
+            let position = (head % self.sizes.capacity) as usize;
+            let room = ((end - head) as usize).min(self.sizes.capacity as usize - position);
+            self.give_up_before((head + room as u64).saturating_sub(self.sizes.capacity));
+            match self.map.read_into(source, self.sizes.data_start() + position, room) {
+                Ok(0) => break Recorded::Ended,
+                Ok(count) => {
+                    head += count as u64;
+                    if depth == Depth::UntilShort && count < SHORT_READ && count < room {
+                        break Recorded::Idle;
+                    }
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => break Recorded::Idle,
+                // EIO is how a PTY master says that the last slave closed.
+                Err(_) => break Recorded::Ended,
+            }
+        };
+        if head > start {
+            self.publish(start, head, stream);
+        }
+        outcome
+    }
+
+    fn publish(&self, start: u64, head: u64, stream: Stream) {
+        let mark = self.word(AT_MARKS).load(Relaxed);
+        let oldest = self.word(AT_MARK_TAIL).load(Relaxed);
+        if mark - oldest >= self.sizes.mark_slots {
+            // No slot left: the oldest chunk goes, although its bytes would still fit.
+            self.word(AT_MARK_TAIL).store(oldest + 1, SeqCst);
+            let next = self.mark_word(oldest + 1).load(Relaxed);
+            self.raise_tail(next);
+        }
+        self.mark_word(mark).store(start, Relaxed);
+        self.map
+            .word(self.mark_at(mark) + 8)
+            .store(clock::wall_ms() << 8 | stream as u64, Relaxed);
+        self.word(AT_MARKS).store(mark + 1, SeqCst);
+        self.word(AT_HEAD).store(head, SeqCst);
+        let over_budget = head.saturating_sub(self.sizes.budget);
+        if over_budget > self.word(AT_TAIL).load(Relaxed) {
+            let held = Slot::all(&self.map).filter_map(|slot| slot.held()).min().unwrap_or(u64::MAX);
+            self.give_up_before(over_budget.min(held));
+        }
+    }
+
+    /// The bytes before `offset` are about to be overwritten.
+    fn give_up_before(&self, offset: u64) {
+        if offset <= self.word(AT_TAIL).load(Relaxed) {
+            return;
+        }
+        self.raise_tail(offset);
+        let marks = self.word(AT_MARKS).load(Relaxed);
+        let mut oldest = self.word(AT_MARK_TAIL).load(Relaxed);
+        while oldest + 1 < marks && self.mark_word(oldest + 1).load(Relaxed) <= offset {
+            oldest += 1;
+        }
+        self.word(AT_MARK_TAIL).store(oldest, SeqCst);
+    }
+
+    fn raise_tail(&self, offset: u64) {
+        if offset > self.word(AT_TAIL).load(Relaxed) {
+            self.word(AT_TAIL).store(offset, SeqCst);
+        }
+    }
+
+    fn mark_at(&self, mark: u64) -> usize {
+        PAGE + (mark % self.sizes.mark_slots) as usize * MARK_BYTES
+    }
+
+    fn mark_word(&self, mark: u64) -> &AtomicU64 {
+        self.word(self.mark_at(mark))
+    }
+
+    /// How far the program may be read, given the holds.
+    fn limit(&self, now: u64) -> u64 {
+        let head = self.head();
+        let window = self.sizes.capacity - self.sizes.reserve;
+        let half_ring = window / 2;
+        let marks_full = self.word(AT_MARKS).load(Relaxed) - self.word(AT_MARK_TAIL).load(Relaxed)
+            >= self.sizes.mark_slots;
+        let next_mark = self.mark_word(self.word(AT_MARK_TAIL).load(Relaxed) + 1).load(Relaxed);
+        let mut limit = u64::MAX;
+        for slot in Slot::all(&self.map) {
+            let Some(held) = slot.held() else { continue };
+            let allowed = if marks_full && held < next_mark { head } else { held.saturating_add(window) };
+            if allowed <= head {
+                if slot.honoured(now, half_ring) {
+                    limit = limit.min(allowed);
+                }
+            } else {
+                if head.saturating_sub(held) < half_ring / 2 {
+                    slot.close_window();
+                }
+                limit = limit.min(allowed);
+            }
+        }
+        limit
+    }
+
+    /// When a blocked log must be tried again even if no reader resumes it.
+    pub fn due(&self) -> Option<u64> {
+        Slot::all(&self.map).filter_map(|slot| slot.due()).min()
+    }
+
+    /// True when a reader sleeps and must be woken; asking resets it.
+    pub fn take_waiting(&self) -> bool {
+        self.word(AT_WAITING).load(SeqCst) != 0 && self.word(AT_WAITING).swap(0, SeqCst) != 0
+    }
+
+    pub fn leave_holds_of(&self, epoch: u32) {
+        hold::leave_epoch(&self.map, epoch, clock::boot_ms());
+    }
+
+    pub fn set_exit(&self, status: Result<u8, u8>, cause: Cause, at_ms: u64) {
+        self.word(AT_EXIT_OFFSET).store(self.head(), SeqCst);
+        self.word(AT_EXITED_AT).store(at_ms, SeqCst);
+        self.word(AT_EXIT).store(pack_exit(status, cause), SeqCst);
+    }
+
+    /// A restart in place: the same log goes on with the next generation.
+    pub fn begin_generation(&self, generation: u32) {
+        self.word(AT_EXIT).store(0, SeqCst);
+        self.word(AT_GENERATION).store(u64::from(generation), SeqCst);
+    }
+}
+
+pub(super) fn read_sizes(file: BorrowedFd<'_>) -> io::Result<Sizes> {
+    let mut header = [0u8; 40];
+    let filled = rustix::io::pread(file, &mut header, 0)?;
+    let word = |at: usize| {
+        header.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
+    };
+    let sizes = Sizes {
+        capacity: word(AT_CAPACITY),
+        mark_slots: word(AT_MARK_SLOTS),
+        budget: word(AT_BUDGET),
+        reserve: word(AT_RESERVE),
+    };
+    let long_enough = rustix::fs::fstat(file)?.st_size as usize >= sizes.file_len();
+    if filled < header.len() || word(AT_MAGIC) != MAGIC || !sizes.plausible() || !long_enough {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "not an outlive log"));
+    }
+    Ok(sizes)
+}

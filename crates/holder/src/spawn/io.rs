@@ -1,0 +1,90 @@
+//! The descriptors of a new process: pipes, or a terminal.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{InputModes, OptionalActions, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
+
+use crate::log::Stream;
+use crate::wire::{Identity, Io};
+
+/// More slack for the program while the holder replaces itself; refused silently when the user's pipe
+/// memory is used up.
+const PIPE_BYTES: usize = 256 * 1024;
+
+/// Both ends of a process's standard streams.
+pub struct Ends {
+    /// For descriptors 0, 1 and 2 of the program.
+    pub program: [OwnedFd; 3],
+    /// What the holder records.
+    pub streams: Vec<(OwnedFd, Stream)>,
+    /// Where the server writes input; for a terminal the same as the recorded one.
+    pub input: Option<OwnedFd>,
+}
+
+/// What can be unread in the pipes or terminal when a program ends, and so must fit into the log's reserve.
+pub fn reserve(io: &Io) -> u64 {
+    if io.is_terminal() { 64 * 1024 } else { 2 * PIPE_BYTES as u64 }
+}
+
+pub fn prepare(io: &Io, identity: Option<&Identity>) -> Result<Ends, Errno> {
+    if io.is_terminal() { terminal(io, identity) } else { pipes(io) }
+}
+
+fn pipes(io: &Io) -> Result<Ends, Errno> {
+    let (input, stdin) = if io.stdin {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        set_nonblocking(write.as_fd())?;
+        (Some(write), read)
+    } else {
+        let null = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        // An empty chroot has no /dev/null; a pipe without a writer reads as empty just the same.
+        (None, null.or_else(|_| pipe_with(PipeFlags::CLOEXEC).map(|(read, _)| read))?)
+    };
+    let (stdout_read, stdout) = output_pipe()?;
+    let (stderr_read, stderr) = output_pipe()?;
+    Ok(Ends {
+        program: [stdin, stdout, stderr],
+        streams: vec![(stdout_read, Stream::Stdout), (stderr_read, Stream::Stderr)],
+        input,
+    })
+}
+
+fn output_pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+    let _ = fcntl_setpipe_size(&read, PIPE_BYTES);
+    set_nonblocking(read.as_fd())?;
+    Ok((read, write))
+}
+
+/// Only our end: the program's end must block as programs expect.
+fn set_nonblocking(fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    rustix::fs::fcntl_setfl(fd, rustix::fs::fcntl_getfl(fd)? | OFlags::NONBLOCK)
+}
+
+fn terminal(io: &Io, identity: Option<&Identity>) -> Result<Ends, Errno> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let master = openpt(flags)?;
+    set_nonblocking(master.as_fd())?;
+    unlockpt(&master)?;
+    let slave = ioctl_tiocgptpeer(&master, flags)?;
+    let mut modes = tcgetattr(&slave)?;
+    modes.input_modes |= InputModes::IUTF8;
+    tcsetattr(&slave, OptionalActions::Now, &modes)?;
+    tcsetwinsize(&slave, Winsize { ws_row: io.rows, ws_col: io.cols, ws_xpixel: 0, ws_ypixel: 0 })?;
+    if let Some(identity) = identity {
+        // So that the program may open its terminal again by name.
+        let owner = rustix::fs::Uid::from_raw(identity.uid);
+        let _ = rustix::fs::fchown(&slave, Some(owner), None);
+    }
+    let program = [
+        rustix::io::fcntl_dupfd_cloexec(&slave, 3)?,
+        rustix::io::fcntl_dupfd_cloexec(&slave, 3)?,
+        slave,
+    ];
+    let input = rustix::io::fcntl_dupfd_cloexec(&master, 3)?;
+    Ok(Ends { program, streams: vec![(master, Stream::Terminal)], input: Some(input) })
+}

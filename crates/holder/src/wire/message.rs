@@ -1,0 +1,331 @@
+//! Every message that holder and server exchange.
+//!
+//! A process is named by its `key`, a number that the server chose; names that people see are the server's affair.
+
+use super::codec::{Field, Item, wire_messages, wire_struct};
+use crate::log::Cause;
+
+wire_messages! {
+    /// What a server says.
+    pub enum ToHolder {
+        /// First message: the protocol that this server speaks.
+        1 Hello(u32),
+        /// Standing by; the holder may hand over.
+        2 Ready(()),
+        /// The object just handed over has arrived.
+        3 Ack(()),
+        /// Answer to `Retire`: nothing is written or accepted any more.
+        4 Retired(()),
+        10 Spawn(Spawn),
+        /// Send a signal once, to the whole tree.
+        11 Signal(Signal),
+        /// Begin or hasten the end of a tree.
+        12 End(End),
+        /// Set or clear the moment at which a tree is killed.
+        13 Arm(Arm),
+        /// The stdin of a process is closed (by the holder too; the program reads end of file).
+        14 CloseInput(u64),
+        /// A hold moved: the recording of this process may go on.
+        15 Resume(u64),
+        /// Drop everything that is held for this key, as soon as its command has ended.
+        16 Forget(u64),
+        /// Keep the descriptor that comes along under a name, in place of an older one of that name.
+        17 Keep(Vec<u8>),
+        18 Drop(Vec<u8>),
+        /// Record the descriptor that comes along into the log of this key, which is made if need be.
+        19 Record(Record),
+        /// Start a new server from the binary on disk, and then replace the holder too.
+        20 Upgrade(()),
+        /// End everything: TERM to all trees, the grace time, KILL, exit.
+        21 Shutdown(()),
+    }
+}
+
+wire_messages! {
+    /// What the holder says.
+    pub enum ToServer {
+        1 Welcome(Welcome),
+        /// A kept descriptor (beside the message) and its name.
+        2 Kept(Vec<u8>),
+        /// A process that is held; log and input come beside the message.
+        3 Held(Held),
+        /// Everything has been handed over; true when a retiring server still finishes its answers.
+        4 Go(bool),
+        /// Another server is ready: stop writing and accepting, then say `Retired`.
+        5 Retire(()),
+        /// The retiring server is gone.
+        6 Alone(()),
+        /// Log and input come beside the message.
+        10 Spawned(Spawned),
+        11 SpawnFailed(SpawnFailed),
+        /// A signal or an end has reached the tree.
+        12 Done(Done),
+        /// These logs have news for a sleeping reader, or their process ended.
+        13 Wake(Vec<u64>),
+        /// What became of an upgrade: empty when it went well.
+        14 Upgraded(Vec<u8>),
+    }
+}
+
+wire_struct! {
+    pub struct Welcome {
+        pub protocol: u32,
+        /// Counts servers; part of every hold, so that the holds of a dead one are known.
+        pub epoch: u32,
+        /// Names this life of the holder; event ids begin with it.
+        pub boot_id: u64,
+        pub started_at_ms: u64,
+        pub holder_pid: u32,
+        /// The server died too often lately: do without what is not needed.
+        pub safe_mode: bool,
+        pub restarts: u32,
+        /// A tree can be held in a cgroup of its own.
+        pub cgroups: bool,
+    }
+}
+
+wire_struct! {
+    pub struct Spawn {
+        pub request: u32,
+        pub key: u64,
+        /// 1 for a new process; a restart in place raises it and keeps the log.
+        pub generation: u32,
+        /// Paths to try in order, as `execvp` would.
+        pub programs: Vec<Vec<u8>>,
+        pub arguments: Vec<Vec<u8>>,
+        /// The whole environment, `NAME=value` each.
+        pub environment: Vec<Vec<u8>>,
+        pub cwd: Vec<u8>,
+        pub io: Io,
+        pub identity: Option<Identity>,
+        pub limits: Vec<Limit>,
+        pub no_new_privileges: bool,
+        pub log_budget: u64,
+        /// Boot clock; 0 = none.
+        pub time_limit_at: u64,
+    }
+}
+
+wire_struct! {
+    pub struct Io {
+        /// A terminal of this size; 0 columns = pipes.
+        pub cols: u16,
+        pub rows: u16,
+        /// For pipes: whether stdin is a pipe; otherwise it reads as empty.
+        pub stdin: bool,
+    }
+}
+
+impl Io {
+    pub fn is_terminal(&self) -> bool {
+        self.cols > 0
+    }
+}
+
+wire_struct! {
+    pub struct Identity {
+        pub uid: u32,
+        pub gid: u32,
+        pub groups: Vec<u32>,
+    }
+}
+
+wire_struct! {
+    /// A resource limit by its number in <sys/resource.h>.
+    pub struct Limit {
+        pub resource: u32,
+        pub soft: u64,
+        pub hard: u64,
+    }
+}
+impl Item for Limit {}
+
+wire_struct! {
+    pub struct Spawned {
+        pub request: u32,
+        pub key: u64,
+        pub pid: u32,
+        pub started_at_ms: u64,
+        pub has_input: bool,
+    }
+}
+
+wire_struct! {
+    pub struct SpawnFailed {
+        pub request: u32,
+        pub key: u64,
+        pub stage: SpawnStage,
+        pub errno: i32,
+    }
+}
+
+wire_struct! {
+    pub struct Held {
+        pub key: u64,
+        pub generation: u32,
+        /// 0 when the command has ended.
+        pub pid: u32,
+        pub started_at_ms: u64,
+        pub has_input: bool,
+        /// A KILL is due at this moment (boot clock); 0 = none.
+        pub kill_at: u64,
+        pub detach_at: u64,
+        pub time_limit_at: u64,
+    }
+}
+
+wire_struct! {
+    pub struct Signal {
+        pub request: u32,
+        pub key: u64,
+        pub signal: u8,
+    }
+}
+
+wire_struct! {
+    pub struct End {
+        pub request: u32,
+        pub key: u64,
+        /// Sent to the tree at once; 0 or KILL begins with the last step.
+        pub signal: u8,
+        /// Boot clock: when the tree is killed if it is still there.
+        pub kill_at: u64,
+        pub cause: u8,
+    }
+}
+
+impl End {
+    pub fn cause(&self) -> Cause {
+        Cause::from_u8(self.cause).unwrap_or(Cause::Killed)
+    }
+}
+
+wire_struct! {
+    pub struct Arm {
+        pub key: u64,
+        /// `Cause::TimedOut` or `Cause::Detached`: which of the two deadlines.
+        pub cause: u8,
+        /// Boot clock; 0 clears it.
+        pub at: u64,
+    }
+}
+
+wire_struct! {
+    pub struct Record {
+        pub key: u64,
+        pub stream: u8,
+        pub log_budget: u64,
+    }
+}
+
+wire_struct! {
+    pub struct Done {
+        pub request: u32,
+        pub key: u64,
+        pub signalled: u32,
+        pub survivors: u32,
+    }
+}
+
+/// The step at which a spawn failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SpawnStage {
+    /// Not even begun: a stopping holder, a key that is in use, a message that made no sense.
+    Refused = 1,
+    /// Pipes, terminal or log.
+    Prepare = 2,
+    Clone = 3,
+    /// Session, controlling terminal, descriptors, limits.
+    SetUp = 4,
+    Identity = 5,
+    Cwd = 6,
+    Exec = 7,
+    /// The new process has been stuck before its exec for over a second.
+    Stuck = 8,
+}
+
+impl Field for SpawnStage {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(*self as u8);
+    }
+    fn take(input: &mut &[u8]) -> Option<Self> {
+        u8::take(input).map(Self::from_u8)
+    }
+    fn absent() -> Self {
+        Self::Refused
+    }
+}
+
+impl SpawnStage {
+    pub fn from_u8(raw: u8) -> Self {
+        match raw {
+            2 => Self::Prepare,
+            3 => Self::Clone,
+            4 => Self::SetUp,
+            5 => Self::Identity,
+            6 => Self::Cwd,
+            7 => Self::Exec,
+            8 => Self::Stuck,
+            _ => Self::Refused,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn spawn() -> Spawn {
+        Spawn {
+            request: 7,
+            key: 99,
+            generation: 1,
+            programs: vec![b"/bin/echo".to_vec(), b"/usr/bin/echo".to_vec()],
+            arguments: vec![b"echo".to_vec(), vec![0xff, 0]],
+            environment: vec![b"A=b".to_vec()],
+            cwd: b"/".to_vec(),
+            io: Io { cols: 80, rows: 24, stdin: true },
+            identity: Some(Identity { uid: 1, gid: 2, groups: vec![3, 4] }),
+            limits: vec![Limit { resource: 7, soft: 1, hard: 2 }],
+            no_new_privileges: true,
+            log_budget: 10,
+            time_limit_at: 11,
+        }
+    }
+
+    #[test]
+    fn messages_round_trip() {
+        for message in [
+            ToHolder::Hello(1),
+            ToHolder::Ready(()),
+            ToHolder::Spawn(spawn()),
+            ToHolder::Keep(b"journal".to_vec()),
+            ToHolder::End(End { request: 1, key: 2, signal: 15, kill_at: 3, cause: 2 }),
+        ] {
+            assert_eq!(ToHolder::decode(&message.encode()), Some(message));
+        }
+        let wake = ToServer::Wake(vec![1, u64::MAX]);
+        assert_eq!(ToServer::decode(&wake.encode()), Some(wake));
+    }
+
+    #[test]
+    fn a_message_of_an_older_peer_lacks_its_last_fields() {
+        let bytes = ToHolder::Spawn(spawn()).encode();
+        let Some(ToHolder::Spawn(older)) = ToHolder::decode(&bytes[..bytes.len() - 16]) else { panic!("refused") };
+        assert_eq!((older.log_budget, older.time_limit_at), (0, 0));
+        let mut newer = bytes;
+        newer.extend_from_slice(b"a field of the future");
+        assert_eq!(ToHolder::decode(&newer), Some(ToHolder::Spawn(spawn())));
+    }
+
+    proptest! {
+        #[test]
+        fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = ToHolder::decode(&bytes);
+            let _ = ToServer::decode(&bytes);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The protocol between holder and server: one Unix SOCK_SEQPACKET socket, one message per packet.
+//!
+//! ```text
+//! server                          holder
+//!   Hello ───────────────────────▶          protocol version
+//!                          ◀────── Welcome  epoch, boot id, token …
+//!   Ready ───────────────────────▶          "I can take over" (an upgrade waits for this)
+//!                          ◀────── Kept, Held (one at a time, each acknowledged)
+//!   Ack ─────────────────────────▶
+//!                          ◀────── Go       all handed over: serve
+//!   Spawn, Stop, Kill, Arm, … ───▶
+//!                          ◀────── Spawned, SpawnFailed, Done, Wake
+//!                          ◀────── Retire   (upgrade) stop writing and accepting
+//!   Retired ─────────────────────▶
+//! ```
+//!
+//! * A packet is `kind: u8` and then the fields in order, little-endian, byte strings with a u32 length.
+//! * Fields are only ever added at the end. A decoder takes missing ones as zero/empty and ignores surplus, so
+//!   neighbouring versions understand each other; unknown kinds are ignored.
+//! * Descriptors travel beside a message as SCM_RIGHTS. A packet above [`MAX_PACKET`] goes as a sealed memfd.
+//! * Output never travels here: it is in the logs. `Wake` only names the logs that changed.
+
+pub(crate) mod codec;
+mod message;
+mod socket;
+
+pub use message::{
+    Arm, Done, End, Held, Identity, Io, Limit, Record, Signal, Spawn, SpawnFailed, SpawnStage, Spawned, ToHolder,
+    ToServer, Welcome,
+};
+pub use socket::{Received, Socket};
+pub(crate) use socket::{read_sealed, sealed};
+
+/// Raised when an older peer would misunderstand a message.
+pub const PROTOCOL: u32 = 1;
+
+/// Larger messages are put into a memfd, far below what a socket buffer takes.
+pub const MAX_PACKET: usize = 64 * 1024;

@@ -1,0 +1,88 @@
+//! The `deny` stage: licences, sources and known vulnerabilities of what we link.
+//!
+//! The tool is taken from the path or from `target/tools`, and installed there when it is missing
+//! (about four minutes on two cores; `--quick` does not wait for that). The vulnerability database
+//! lives on the network: when it cannot be fetched, the stage says so and does not count that
+//! check.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::Result;
+use crate::repo::{self, Repo};
+use crate::run;
+use crate::tally::Tally;
+
+const VERSION: &str = "0.20.2";
+
+/// Measured: 3 min 20 s on two cores.
+const INSTALL_LIMIT: Duration = Duration::from_secs(12 * 60);
+
+/// A check takes a second; the rest is for fetching the registry's index.
+const CHECK_LIMIT: Duration = Duration::from_secs(3 * 60);
+
+/// The database is small. A network that drops packets must not hold up the run.
+const FETCH_LIMIT: Duration = Duration::from_secs(60);
+
+pub(crate) fn stage(repo: &Repo, quick: bool) -> Result<Tally> {
+    let tool = match find(repo) {
+        Some(tool) => tool,
+        None if quick => {
+            return Ok(Tally::skipped(
+                "cargo-deny is not there; a run without --quick installs it",
+            ));
+        }
+        None => install(repo)?,
+    };
+    let mut tally = check(repo, &tool, &["bans", "licenses", "sources"]);
+    let mut fetch = repo.command(&tool);
+    fetch
+        .args(["fetch", "db"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    if run::check(&mut fetch, FETCH_LIMIT).is_ok() {
+        tally += check(repo, &tool, &["advisories"]);
+        return Ok(tally);
+    }
+    Ok(tally.note("advisories skipped: their database cannot be fetched"))
+}
+
+fn check(repo: &Repo, tool: &PathBuf, what: &[&str]) -> Tally {
+    let mut command = repo.command(tool);
+    command.args(["check", "--hide-inclusion-graph"]).args(what);
+    match run::check(&mut command, CHECK_LIMIT) {
+        Ok(()) => Tally::passed(),
+        Err(error) => Tally::failed(error.to_string()),
+    }
+}
+
+fn find(repo: &Repo) -> Option<PathBuf> {
+    let own = installed(repo);
+    if own.is_file() {
+        Some(own)
+    } else {
+        repo::in_path("cargo-deny")
+    }
+}
+
+fn install(repo: &Repo) -> Result<PathBuf> {
+    println!("installing cargo-deny {VERSION}, which takes some minutes once");
+    let mut cargo = repo.cargo([
+        "install",
+        "cargo-deny",
+        "--version",
+        VERSION,
+        "--locked",
+        "--quiet",
+    ]);
+    cargo.arg("--root").arg(repo.target("tools"));
+    // Builds in a temporary folder of its own then, which cargo removes.
+    cargo.env_remove("CARGO_TARGET_DIR");
+    run::check(&mut cargo, INSTALL_LIMIT)?;
+    Ok(installed(repo))
+}
+
+fn installed(repo: &Repo) -> PathBuf {
+    repo.target("tools/bin/cargo-deny")
+}

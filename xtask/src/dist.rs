@@ -1,0 +1,119 @@
+//! `cargo xtask dist`: the one static binary that we ship, and the stage that proves it is one.
+//!
+//! The proof is twofold: the file asks for no dynamic loader, and it runs in a root folder that
+//! holds nothing but itself.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::Result;
+use crate::elf;
+use crate::repo::Repo;
+use crate::run;
+use crate::scratch::Scratch;
+use crate::stages::BUILD_LIMIT;
+use crate::tally::Tally;
+
+/// For commands that only print something.
+const SHORT_LIMIT: Duration = Duration::from_secs(30);
+
+const STATIC: &str = "-C target-feature=+crt-static -C relocation-model=static";
+
+/// Builds, copies to `dist/outlive` and says what came out.
+pub(crate) fn build(repo: &Repo) -> Result<PathBuf> {
+    let triple = host_triple(repo)?;
+    let mut cargo = repo.cargo([
+        "build",
+        "--release",
+        "--package",
+        "outlive",
+        "--target",
+        &triple,
+    ]);
+    // By target, so that build scripts and procedural macros, which run on the host, stay dynamic.
+    // The general variables would win over it.
+    cargo.env(rustflags_variable(&triple), STATIC);
+    cargo
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS");
+    run::check(&mut cargo, BUILD_LIMIT)?;
+
+    let binary = repo.path("dist/outlive");
+    fs::create_dir_all(repo.path("dist"))?;
+    // Renamed into place, because an older one may be running.
+    let fresh = repo.path("dist/outlive.new");
+    fs::copy(repo.target(&triple).join("release/outlive"), &fresh)?;
+    fs::rename(&fresh, &binary)?;
+    println!("dist/outlive: {}, {}", size(&binary)?, hash(repo));
+    Ok(binary)
+}
+
+pub(crate) fn stage(repo: &Repo) -> Result<Tally> {
+    let binary = build(repo)?;
+    if let Some(loader) = elf::interpreter(&fs::read(&binary)?)? {
+        return Err(format!("the binary is not static: it asks for {loader}").into());
+    }
+    let version = run_alone(&binary)?;
+    println!("in an empty root: {version}");
+    Ok(Tally::passed().note(size(&binary)?))
+}
+
+fn run_alone(binary: &Path) -> Result<String> {
+    let root = Scratch::new()?;
+    fs::copy(binary, root.path().join("outlive"))?;
+    let is_root = fs::metadata("/proc/self")?.uid() == 0;
+    let mut command = Command::new(if is_root { "chroot" } else { "unshare" });
+    if !is_root {
+        // A user namespace in which we may change the root.
+        command.args(["--map-root-user", "chroot"]);
+    }
+    let version = run::output(
+        command.arg(root.path()).args(["/outlive", "--version"]),
+        SHORT_LIMIT,
+    )?;
+    if version.starts_with("outlive ") {
+        Ok(version)
+    } else {
+        Err(format!("in an empty root `outlive --version` printed {version:?}").into())
+    }
+}
+
+fn host_triple(repo: &Repo) -> Result<String> {
+    let text = run::output(repo.command("rustc").arg("-vV"), SHORT_LIMIT)?;
+    let triple = text.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(triple.ok_or("rustc does not name its host")?.to_owned())
+}
+
+fn rustflags_variable(triple: &str) -> String {
+    let name = triple.to_uppercase().replace(['-', '.'], "_");
+    format!("CARGO_TARGET_{name}_RUSTFLAGS")
+}
+
+fn size(binary: &Path) -> Result<String> {
+    let bytes = fs::metadata(binary)?.len();
+    Ok(format!("{:.2} MiB", bytes as f64 / f64::from(1 << 20)))
+}
+
+/// For people to compare. A machine without the tool is no reason to fail.
+fn hash(repo: &Repo) -> String {
+    run::output(repo.command("sha256sum").arg("dist/outlive"), SHORT_LIMIT)
+        .ok()
+        .and_then(|line| line.split(' ').next().map(|hash| format!("sha256 {hash}")))
+        .unwrap_or_else(|| "no sha256sum here".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_is_spelled_as_cargo_reads_it() {
+        assert_eq!(
+            rustflags_variable("x86_64-unknown-linux-gnu"),
+            "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS"
+        );
+    }
+}
