@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { check } from '../frame.mjs';
-import { decodeEntry, inBatches, MB, numbers, readEvents, sameBytes, within } from '../support.mjs';
+import { decodeEntry, inBatches, numbers, readEvents, sameBytes, within } from '../support.mjs';
 
 /** A `cat` that has already said something. */
 async function catSaying(t, text) {
@@ -125,13 +125,13 @@ check('follow_ends_at_the_exit_if_asked', async (t) => {
 });
 
 check('follow_has_no_gap_between_replay_and_live', async (t) => {
-  // Followers arrive while the program talks without a break, and it talks until the last one is there.
+  // Followers arrive while the program talks. It stops short of what the log can keep, so each one gets all of it.
   const { id } = await t.startShell(`trap "exit 0" TERM; n=0
-    while :; do n=$((n + 1)); echo "$n"; [ $((n % 1000)) -gt 0 ] || sleep 0.01; done`);
-  const followers = await inBatches(Array.from({ length: 40 }), 2, () => t.follow(id));
+    while [ $n -lt 1000000 ]; do n=$((n + 1)); echo "$n"; [ $((n % 2000)) -gt 0 ] || sleep 0.01; done
+    while :; do sleep 0.05; done`);
+  const followers = await inBatches(Array.from({ length: 100 }), 4, () => t.follow(id));
   assert.equal((await t.agent.stopProcess(id, { waitMs: 10_000 })).status, 'exited');
   const whole = await t.logBytes(id);
-  assert.ok(whole.length < 10 * MB, 'the log still has everything');
   sameBytes(whole, numbers(whole.length), 'logs');
   for (const { bytes, entries } of followers) {
     await bytes.untilLength(whole.length).catch(() => {});

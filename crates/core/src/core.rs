@@ -17,7 +17,7 @@ use crate::journal::{Journal, KEPT_AS};
 use crate::process::{Idempotency, IfTagExists, Process, Record, Spec};
 use crate::services::{CONFIG, PROCESS_CONFIG, Services};
 use crate::table::{Reserved, Table};
-use crate::{Error, Result};
+use crate::Result;
 
 /// What the surface around the core must act on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -237,14 +237,20 @@ impl Core {
         self.services.link.shutdown();
     }
 
-    /// Answers the holder's wish that this server retires; nothing is written after this.
-    pub fn retired(&self) {
+    /// Answers the holder's wish that this server retires: waits a moment for what is under way, and then
+    /// neither writes nor asks for anything any more.
+    pub async fn retire(&self) {
+        const PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
+        let settled = async {
+            while !self.services.link.owes_nothing() {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+        };
+        let _ = tokio::time::timeout(PATIENCE, settled).await;
+        self.services.journal.close();
         self.services.link.retired();
     }
 
-    pub fn no_such_thing(&self, id: &str) -> Error {
-        Error::not_found(id)
-    }
 }
 
 pub(crate) fn request_hash(spec: &Spec) -> u64 {

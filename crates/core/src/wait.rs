@@ -9,7 +9,7 @@ use regex::bytes::Regex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::log::{Cursor, Flow, Item, Log, Start, StreamFilter};
+use crate::log::{Cursor, Flow, Item, Start, StreamFilter};
 use crate::observe;
 use crate::process::Process;
 use crate::{Error, Result};
@@ -81,14 +81,6 @@ impl Process {
             outcome = work => Ok(outcome),
             exit = self.until_exited() => Ok(Outcome::Exited(exit)),
         }
-    }
-
-    async fn started_log(&self) -> Result<Arc<Log>> {
-        self.until(|process| match process.log() {
-            Err(Error::Conflict { .. }) if !process.is_removed() => None,
-            other => Some(other),
-        })
-        .await
     }
 
     async fn wait_output(&self, pattern: &str, from: Option<u64>, filter: StreamFilter) -> Result<Outcome> {

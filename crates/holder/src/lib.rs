@@ -15,5 +15,3 @@ pub use hold::{Initial, Settings, check, hold, say};
 
 /// Process keys have at most this many bits.
 pub const KEY_BITS: u32 = 40;
-/// Request numbers of signals and ends have at most this many bits.
-pub const REQUEST_BITS: u32 = 23;

@@ -62,6 +62,7 @@ impl Handover {
             has_overflow: Notify::new(),
             requests: super::Requests::default(),
             gone: AtomicBool::new(false),
+            retired: AtomicBool::new(false),
             welcome,
         }));
         Ok(Self { link, kept, held, another_finishes })

@@ -52,6 +52,7 @@ struct Line {
     has_overflow: Notify,
     requests: Requests,
     gone: AtomicBool,
+    retired: AtomicBool,
     welcome: Welcome,
 }
 
@@ -69,7 +70,8 @@ impl HolderLink {
     }
 
     fn send(&self, message: &ToHolder, fd: Option<BorrowedFd<'_>>) {
-        if self.is_gone() {
+        let still_heard = matches!(message, ToHolder::Resume(_));
+        if self.is_gone() || self.is_retired() && !still_heard {
             return;
         }
         let bytes = message.encode();
@@ -92,8 +94,8 @@ impl HolderLink {
 
     /// Starts a process; the answer comes when it has executed its program.
     pub(crate) async fn spawn(&self, mut spawn: Spawn) -> std::result::Result<Started, SpawnFailure> {
-        if self.is_gone() {
-            return Err(SpawnFailure::Unavailable);
+        if self.is_gone() || self.is_retired() {
+            return Err(SpawnFailure::Unavailable(self.why_not()));
         }
         let (number, answer) = self.0.requests.open();
         spawn.request = number;
@@ -102,7 +104,7 @@ impl HolderLink {
         match answer.await {
             Ok(Answer::Started(started)) => Ok(started),
             Ok(Answer::Failed(failed)) => Err(SpawnFailure::Failed(failed)),
-            _ => Err(SpawnFailure::Unavailable),
+            _ => Err(SpawnFailure::Unavailable(self.why_not())),
         }
     }
 
@@ -110,7 +112,10 @@ impl HolderLink {
     pub(crate) async fn signal(&self, key: u64, signal: u8) -> Result<u32> {
         let (request, answer) = self.0.requests.open();
         self.send(&ToHolder::Signal(Signal { request, key, signal }), None);
-        reached(answer.await)
+        match answer.await {
+            Ok(Answer::Done(done)) => Ok(done.signalled),
+            _ => Err(self.why_not()),
+        }
     }
 
     /// Begins the end of a tree. The holder carries it out whether or not this server lives.
@@ -148,8 +153,28 @@ impl HolderLink {
         self.send(&ToHolder::Shutdown(()), None);
     }
 
+    /// Says the last word of this server: whatever is asked of the holder from now on is refused here.
     pub(crate) fn retired(&self) {
         self.send(&ToHolder::Retired(()), None);
+        self.0.retired.store(true, SeqCst);
+        self.0.requests.close_all();
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.0.retired.load(SeqCst)
+    }
+
+    /// Nobody waits for an answer.
+    pub(crate) fn owes_nothing(&self) -> bool {
+        self.0.requests.is_empty()
+    }
+
+    fn why_not(&self) -> Error {
+        if self.is_gone() {
+            return Error::holder_gone();
+        }
+        let message = "this server is being replaced; try again on a new connection".into();
+        Error::Unavailable { code: "being_replaced", message }
     }
 
     /// Receives until the holder is gone.
@@ -236,15 +261,9 @@ impl Ending {
     }
 }
 
-fn reached(answer: std::result::Result<Answer, tokio::sync::oneshot::error::RecvError>) -> Result<u32> {
-    match answer {
-        Ok(Answer::Done(done)) => Ok(done.signalled),
-        _ => Err(Error::holder_gone()),
-    }
-}
 
 #[derive(Debug)]
 pub(crate) enum SpawnFailure {
     Failed(SpawnFailed),
-    Unavailable,
+    Unavailable(Error),
 }

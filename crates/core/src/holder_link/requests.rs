@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use outlive_holder::REQUEST_BITS;
 use outlive_holder::wire::{Done, SpawnFailed};
 use tokio::sync::oneshot;
 
@@ -32,7 +31,7 @@ impl Requests {
         let mut open = lock(&self.0);
         // Numbers come round; one that still waits is passed over.
         loop {
-            open.last = (open.last + 1) & ((1 << REQUEST_BITS) - 1);
+            open.last = open.last.wrapping_add(1);
             if !open.waiting.contains_key(&open.last) {
                 break;
             }
@@ -47,6 +46,10 @@ impl Requests {
             // Whoever asked may have gone away.
             let _ = sender.send(answer);
         }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.0).waiting.is_empty()
     }
 
     /// Everybody who waits learns that no answer will come.

@@ -60,6 +60,7 @@ struct Inner {
     events: VecDeque<Place>,
     live_bytes: u64,
     max_events: usize,
+    closed: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -76,7 +77,7 @@ impl Journal {
             None => (File::create()?, true),
         };
         let mut inner =
-            Inner { file, live: BTreeMap::new(), events: VecDeque::new(), live_bytes: 0, max_events };
+            Inner { file, live: BTreeMap::new(), events: VecDeque::new(), live_bytes: 0, max_events, closed: false };
         let contents = inner.load()?;
         if is_new {
             link.keep(KEPT_AS, inner.file.fd());
@@ -84,9 +85,17 @@ impl Journal {
         Ok((Self { link, inner: Mutex::new(inner) }, contents))
     }
 
+    /// Another server writes from now on.
+    pub(crate) fn close(&self) {
+        crate::lock(&self.inner).closed = true;
+    }
+
     /// Publishes all of `changes` at once.
     pub(crate) fn append(&self, changes: &[Change]) {
         let mut inner = crate::lock(&self.inner);
+        if inner.closed {
+            return;
+        }
         if let Err(error) = inner.append(changes) {
             // Memory is exhausted: what runs goes on, but would not be known to the next server.
             tracing::error!(%error, "a record could not be kept");

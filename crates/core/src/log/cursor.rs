@@ -136,6 +136,18 @@ impl Cursor {
         self.acknowledged.get_or_insert(self.offset);
     }
 
+    /// The reader got everything before `offset` by another way.
+    pub(super) fn skip_to(&mut self, offset: u64) {
+        self.offset = self.offset.max(offset);
+        self.mark = None;
+        self.move_hold();
+    }
+
+    pub(super) fn take_became_live(&mut self) -> bool {
+        self.move_hold();
+        std::mem::take(&mut self.became_live)
+    }
+
     /// The reader will not come back: its hold ends with it.
     pub fn close(mut self) {
         self.clean = true;

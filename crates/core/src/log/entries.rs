@@ -36,6 +36,10 @@ impl Entries {
         Self { next: after, filter }
     }
 
+    pub fn filter(&self) -> StreamFilter {
+        self.filter
+    }
+
     /// The sequence before the next entry.
     pub fn position(&self) -> u64 {
         self.next

@@ -9,15 +9,17 @@
 
 mod cursor;
 mod entries;
+mod entry_cursor;
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 pub use cursor::{Cursor, Flow, Item, Start, StreamFilter};
-pub use entries::{Entries, Entry, Walk};
+pub use entries::Entry;
+pub use entry_cursor::{EntryCursor, EntryItem};
 use outlive_holder::log::hold::Token;
-use outlive_holder::log::{Exit, LogReader};
-pub use outlive_holder::log::{Cause, Stream};
+use outlive_holder::log::LogReader;
+pub use outlive_holder::log::{Cause, Exit, Stream};
 use tokio::sync::Notify;
 
 use crate::holder_link::HolderLink;

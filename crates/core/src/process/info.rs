@@ -102,7 +102,7 @@ pub struct ProcessInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub exit_signal: Option<String>,
+    pub signal: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_reason: Option<ExitReason>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -140,7 +140,7 @@ impl ProcessInfo {
     pub(crate) fn set_exit(&mut self, exit: &Exit) {
         match exit.status {
             Ok(code) => self.exit_code = Some(i32::from(code)),
-            Err(signal) => self.exit_signal = Some(crate::signal::name(i32::from(signal))),
+            Err(signal) => self.signal = Some(crate::signal::name(i32::from(signal))),
         }
         self.exit_reason = Some(exit.cause.into());
         self.exited_at_ms = Some(exit.at_ms);

@@ -185,7 +185,7 @@ impl Process {
             restart: (spec.restart.mode != RestartMode::Never).then_some(spec.restart),
             pid,
             exit_code: None,
-            exit_signal: None,
+            signal: None,
             exit_reason: None,
             stop_requested: record.stop_wanted && pid.is_some(),
             ephemeral: record.ephemeral,
@@ -277,6 +277,26 @@ impl Process {
             None if inner.record.log_dropped => Err(Error::LogDropped),
             None => Err(Error::conflict("not_started", "process has not been started yet")),
         }
+    }
+
+    /// The log, or nothing if there is none yet.
+    pub fn log_if_started(&self) -> Result<Option<Arc<Log>>> {
+        match self.log() {
+            Ok(log) => Ok(Some(log)),
+            Err(Error::Conflict { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The log, as soon as the process has been started for the first time.
+    pub async fn started_log(&self) -> Result<Arc<Log>> {
+        self.until(|process| match process.log_if_started() {
+            Ok(Some(log)) => Some(Ok(log)),
+            Ok(None) if process.is_removed() => Some(Err(Error::not_found(&process.id))),
+            Ok(None) => None,
+            Err(error) => Some(Err(error)),
+        })
+        .await
     }
 
     /// True as soon as the record is gone; followers then end.
@@ -379,7 +399,7 @@ impl Process {
                 SpawnFailure::Failed(failed) => {
                     Error::from_spawn(failed.stage, failed.errno, &record.spec.command, record.spec.cwd.as_deref())
                 }
-                SpawnFailure::Unavailable => Error::holder_gone(),
+                SpawnFailure::Unavailable(error) => error,
             }),
             Err(error) => Err(error),
         };

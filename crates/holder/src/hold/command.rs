@@ -14,6 +14,19 @@ use crate::{clock, wire};
 /// More kept descriptors than any server has reason for.
 const MAX_KEPT: usize = 4096;
 
+/// Who waits for an answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asker {
+    pub(super) epoch: u32,
+    pub(super) request: u32,
+}
+
+/// Work that the killer has been given.
+pub(super) struct Errand {
+    pub(super) key: u64,
+    pub(super) asker: Option<Asker>,
+}
+
 impl Holder {
     pub(super) fn obey(&mut self, epoch: u32, message: ToHolder, descriptors: Vec<OwnedFd>) {
         let Some(phase) = self.server(epoch).map(|server| server.phase.clone()) else { return };
@@ -24,22 +37,22 @@ impl Holder {
             ToHolder::Retired(()) => self.server_retired(epoch),
             // A server that finishes its last answers may still have readers that hold logs.
             ToHolder::Resume(key) => self.resume_streams(key),
-            command if phase == Phase::Serving => self.act(command, descriptors),
+            command if matches!(phase, Phase::Serving | Phase::Retiring { done: false, .. }) => {
+                self.act(epoch, command, descriptors);
+            }
             // An older epoch has no say any more.
             _ => {}
         }
     }
 
-    fn act(&mut self, command: ToHolder, mut descriptors: Vec<OwnedFd>) {
+    fn act(&mut self, epoch: u32, command: ToHolder, mut descriptors: Vec<OwnedFd>) {
         match command {
-            ToHolder::Spawn(spawn) => self.spawn(spawn),
+            ToHolder::Spawn(spawn) => self.spawn(epoch, spawn),
             ToHolder::Signal(signal) => {
-                let action = Action::Signal(i32::from(signal.signal));
-                self.answer_or(signal.key, signal.request, |holder| {
-                    holder.signal_tree(signal.key, action, Some(signal.request));
-                });
+                let asker = Some(Asker { epoch, request: signal.request });
+                self.signal_tree(signal.key, Action::Signal(i32::from(signal.signal)), asker);
             }
-            ToHolder::End(end) => self.answer_or(end.key, end.request, |holder| holder.end(&end)),
+            ToHolder::End(end) => self.end(&end, Asker { epoch, request: end.request }),
             ToHolder::Arm(arm) => self.arm(&arm),
             ToHolder::CloseInput(key) => {
                 if let Some(process) = self.processes.get_mut(&key) {
@@ -68,28 +81,22 @@ impl Holder {
         }
     }
 
-    /// A command for a process that is not here is done already.
-    fn answer_or(&mut self, key: u64, request: u32, act: impl FnOnce(&mut Self)) {
-        if self.processes.contains_key(&key) {
-            act(self);
-        } else {
-            self.note(Note::Done(Done { request, key, signalled: 0, survivors: 0 }));
-        }
-    }
-
-    fn end(&mut self, end: &End) {
-        let Some(process) = self.processes.get_mut(&end.key) else { return };
+    fn end(&mut self, end: &End, asker: Asker) {
+        let Some(process) = self.processes.get_mut(&end.key) else {
+            self.signal_tree(end.key, Action::Kill, Some(asker));
+            return;
+        };
         let at_once = end.signal == 0 || i32::from(end.signal) == libc::SIGKILL || end.kill_at <= clock::boot_ms();
         if at_once {
             // A kill hastens a stop; the reason that people see is the later, harder one.
             process.cause = Some(end.cause());
-            self.kill_tree(end.key, end.cause(), Some(end.request));
+            self.kill_tree(end.key, end.cause(), Some(asker));
             return;
         }
         process.cause.get_or_insert(end.cause());
         process.kill_at = if process.kill_at == 0 { end.kill_at } else { process.kill_at.min(end.kill_at) };
         self.timers.arm(end.kill_at, end.key);
-        self.signal_tree(end.key, Action::Signal(i32::from(end.signal)), Some(end.request));
+        self.signal_tree(end.key, Action::Signal(i32::from(end.signal)), Some(asker));
     }
 
     fn arm(&mut self, arm: &Arm) {
@@ -127,17 +134,16 @@ impl Holder {
         let mut counter = [0u8; 8];
         let _ = rustix::io::read(&self.killer_news, &mut counter);
         for done in self.killer.take_done() {
-            self.jobs.remove(&done.ticket);
-            let (key, request) = split(done.ticket);
-            if key == super::shutdown::EVERYTHING {
+            let Some(job) = self.jobs.remove(&done.ticket) else { continue };
+            if job.key == super::shutdown::EVERYTHING {
                 self.everything_signalled();
                 continue;
             }
-            if let Some(request) = request {
-                let (signalled, survivors) = (done.signalled, done.survivors);
-                self.note(Note::Done(Done { request, key, signalled, survivors }));
+            if let Some(Asker { epoch, request }) = job.asker {
+                let (key, signalled, survivors) = (job.key, done.signalled, done.survivors);
+                self.note_to(epoch, Note::Done(Done { request, key, signalled, survivors }));
             }
-            self.forget_if_over(key);
+            self.forget_if_over(job.key);
         }
     }
 
@@ -152,17 +158,3 @@ impl Holder {
 fn wire_reserve() -> u64 {
     crate::spawn::reserve(&wire::Io { cols: 0, rows: 0, stdin: false })
 }
-
-/// Key and request of a job in one number; requests are answered with the low 23 bits that servers use.
-pub(super) fn ticket(key: u64, request: Option<u32>) -> u64 {
-    key | request.map_or(0, |request| 1 << 63 | u64::from(request & REQUEST_MASK) << super::event::KEY_BITS)
-}
-
-fn split(ticket: u64) -> (u64, Option<u32>) {
-    let key = ticket & ((1 << super::event::KEY_BITS) - 1);
-    let request = (ticket >> super::event::KEY_BITS) as u32 & REQUEST_MASK;
-    (key, (ticket >> 63 == 1).then_some(request))
-}
-
-/// Request numbers of signals and ends have at most 23 bits.
-pub const REQUEST_MASK: u32 = (1 << 23) - 1;

@@ -25,12 +25,13 @@ mod state;
 mod timer;
 mod upgrade;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 
 pub use say::say;
 pub use state::{Initial, Settings};
 
+use self::command::Errand;
 use self::event::{Poll, Source};
 use self::process::Process;
 use self::server::Server;
@@ -49,8 +50,9 @@ pub(crate) struct Holder {
     signals: OwnedFd,
     killer: Killer,
     killer_news: OwnedFd,
-    /// Tickets that the killer has not answered yet.
-    jobs: BTreeSet<u64>,
+    /// By ticket: what the killer has not finished yet.
+    jobs: BTreeMap<u64, Errand>,
+    last_ticket: u64,
     cgroups: Option<Cgroups>,
     processes: HashMap<u64, Process>,
     /// Children that are commands; everything else that is reaped was an orphan.

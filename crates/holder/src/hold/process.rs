@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use super::Holder;
+use super::command::{Asker, Errand};
 use super::event::Source;
 use super::server::Note;
 use crate::clock;
@@ -53,7 +54,7 @@ pub(super) struct StreamEnd {
 
 struct Launching {
     launch: Launch,
-    request: u32,
+    asker: Asker,
     generation: u32,
     stuck_at: u64,
     streams: Vec<(OwnedFd, Stream)>,
@@ -135,22 +136,22 @@ impl Process {
 }
 
 impl Holder {
-    pub(super) fn spawn(&mut self, spawn: Spawn) {
+    pub(super) fn spawn(&mut self, epoch: u32, spawn: Spawn) {
         let (request, key) = (spawn.request, spawn.key);
         if let Some(process) = self.processes.get(&key)
             && !process.is_launching()
             && process.generation == spawn.generation
         {
             // The same request again, from a server that does not know how the first one ended.
-            self.note(Note::Spawned { request, key });
+            self.note_to(epoch, Note::Spawned { request, key });
             return;
         }
-        if let Err((stage, errno)) = self.try_spawn(spawn) {
-            self.note(Note::SpawnFailed(SpawnFailed { request, key, stage, errno }));
+        if let Err((stage, errno)) = self.try_spawn(epoch, spawn) {
+            self.note_to(epoch, Note::SpawnFailed(SpawnFailed { request, key, stage, errno }));
         }
     }
 
-    fn try_spawn(&mut self, spawn: Spawn) -> Result<(), (SpawnStage, i32)> {
+    fn try_spawn(&mut self, epoch: u32, spawn: Spawn) -> Result<(), (SpawnStage, i32)> {
         let prepare = |errno: rustix::io::Errno| (SpawnStage::Prepare, errno.raw_os_error());
         let failed = |error: std::io::Error| (SpawnStage::Prepare, error.raw_os_error().unwrap_or(libc::EIO));
         let key = spawn.key;
@@ -190,7 +191,7 @@ impl Holder {
             process.cgroup = cgroup;
             process.launching = Some(Launching {
                 launch,
-                request: spawn.request,
+                asker: Asker { epoch, request: spawn.request },
                 generation: spawn.generation,
                 stuck_at,
                 streams: ends.streams,
@@ -207,9 +208,9 @@ impl Holder {
         let Some(launching) = process.launching.take() else { return };
         self.poll.remove(launching.launch.gate());
         if let Err((stage, errno)) = launching.launch.outcome() {
-            let note = SpawnFailed { request: launching.request, key, stage, errno };
+            let note = SpawnFailed { request: launching.asker.request, key, stage, errno };
             self.drop_launch(key, launching.launch.pid);
-            self.note(Note::SpawnFailed(note));
+            self.note_to(launching.asker.epoch, Note::SpawnFailed(note));
             self.hand_over_launched(key);
             return;
         }
@@ -226,7 +227,7 @@ impl Holder {
         for (fd, stream) in launching.streams {
             self.add_stream(key, fd, stream);
         }
-        self.note(Note::Spawned { request: launching.request, key });
+        self.note_to(launching.asker.epoch, Note::Spawned { request: launching.asker.request, key });
         self.hand_over_launched(key);
     }
 
@@ -254,9 +255,10 @@ impl Holder {
         if let Some(pid) = rustix::process::Pid::from_raw(pid) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
-        let note = SpawnFailed { request: launching.request, key, stage: SpawnStage::Stuck, errno: libc::ETIMEDOUT };
+        let Asker { epoch, request } = launching.asker;
+        let note = SpawnFailed { request, key, stage: SpawnStage::Stuck, errno: libc::ETIMEDOUT };
         self.drop_launch(key, pid);
-        self.note(Note::SpawnFailed(note));
+        self.note_to(epoch, Note::SpawnFailed(note));
         self.hand_over_launched(key);
     }
 
@@ -346,25 +348,26 @@ impl Holder {
     }
 
     /// Ends a tree for good.
-    pub(super) fn kill_tree(&mut self, key: u64, cause: Cause, request: Option<u32>) {
-        self.signal_tree(key, Action::Kill, request);
+    pub(super) fn kill_tree(&mut self, key: u64, cause: Cause, asker: Option<Asker>) {
+        self.signal_tree(key, Action::Kill, asker);
         if let Some(process) = self.processes.get_mut(&key) {
             process.kill_at = 0;
             process.cause.get_or_insert(cause);
         }
     }
 
-    pub(super) fn signal_tree(&mut self, key: u64, action: Action, request: Option<u32>) {
-        if let Some(process) = self.processes.get(&key) {
-            let ticket = super::command::ticket(key, request);
-            let job = Job { ticket, root: process.root(), cgroup: process.cgroup.clone(), action };
-            self.submit(job);
-        }
+    /// Also of a process that was forgotten: its mark is all that is needed.
+    pub(super) fn signal_tree(&mut self, key: u64, action: Action, asker: Option<Asker>) {
+        let process = self.processes.get(&key);
+        let root = process.map_or_else(|| Root::marked(key), Process::root);
+        let cgroup = process.and_then(|process| process.cgroup.clone());
+        self.submit(Errand { key, asker }, root, cgroup, action);
     }
 
-    pub(super) fn submit(&mut self, job: Job) {
-        self.jobs.insert(job.ticket);
-        self.killer.signal(job);
+    pub(super) fn submit(&mut self, errand: Errand, root: Root, cgroup: Option<PathBuf>, action: Action) {
+        self.last_ticket += 1;
+        self.jobs.insert(self.last_ticket, errand);
+        self.killer.signal(Job { ticket: self.last_ticket, root, cgroup, action });
     }
 
     pub(super) fn spawned(&self, request: u32, key: u64) -> Option<Spawned> {

@@ -4,13 +4,14 @@
 //! As PID 1 this is what an init does.
 
 use super::Holder;
+use super::command::Errand;
 use super::process::Process;
 use super::say::say;
 use super::server::Server;
 use super::setup;
 use crate::clock;
 use crate::log::Cause;
-use crate::tree::killer::{Action, Job};
+use crate::tree::killer::Action;
 use crate::tree::Root;
 use crate::wire::Spawn;
 
@@ -85,7 +86,7 @@ impl Holder {
     fn signal_everything(&mut self, action: Action) {
         let root = Root::of(std::process::id() as i32, EVERYTHING, "");
         let root = Root { environ_id: None, ..root };
-        self.submit(Job { ticket: EVERYTHING, root, cgroup: None, action });
+        self.submit(Errand { key: EVERYTHING, asker: None }, root, None, action);
     }
 
     /// Looks whether the next step of a shutdown has come.

@@ -2,7 +2,7 @@
 //!
 //! Descriptors are given by number; they stay open across the exec.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -191,7 +191,8 @@ impl Holder {
             signals,
             killer,
             killer_news: news,
-            jobs: BTreeSet::new(),
+            jobs: BTreeMap::new(),
+            last_ticket: 0,
             processes: HashMap::new(),
             pids: HashMap::new(),
             kept: BTreeMap::new(),

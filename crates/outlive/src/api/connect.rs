@@ -1,0 +1,269 @@
+//! The WebSocket of a process: bytes in both directions, control in JSON. The frames are in docs/wire.md.
+
+use std::sync::Arc;
+
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{Message, WebSocketUpgrade};
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use bytes::{BufMut, Bytes, BytesMut};
+use outlive_core::attach::{Attachment, Role, Size};
+use outlive_core::log::{Cursor, Exit, Flow, Start, Stream, StreamFilter};
+use outlive_core::process::{ExitReason, Process};
+use outlive_core::signal;
+use serde::Deserialize;
+use serde_json::json;
+use utoipa::IntoParams;
+
+use super::extract::Params;
+use super::input::{Encoding, check_size, decode};
+use super::lifecycle::SignalName;
+use super::output::{check_offset, parse_flow};
+use super::problem::{Answer, Problem};
+use super::state::App;
+use crate::server::Peer;
+use crate::socket::{self, AfterGap, MAX_INCOMING_BYTES, Reply, Speech, close};
+
+#[derive(Deserialize, IntoParams)]
+pub(super) struct ConnectQuery {
+    /// Offset to begin at.
+    from: Option<String>,
+    /// Begin this many bytes before the head.
+    tail: Option<u64>,
+    /// `writer` (default) or `viewer`.
+    role: Option<String>,
+    /// `lossless` (default of writers) or `live` (default of viewers).
+    flow: Option<String>,
+    /// `raw` leaves out the stream byte of a process on pipes.
+    framing: Option<String>,
+    cols: Option<u16>,
+    rows: Option<u16>,
+}
+
+pub(super) fn upgrade(upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>, headers: &HeaderMap) -> Answer<WebSocketUpgrade> {
+    upgrade.map_err(|_| {
+        let got = match headers.get("upgrade").and_then(|value| value.to_str().ok()) {
+            Some(other) => format!("upgrade: {other}"),
+            None => "no upgrade header".to_owned(),
+        };
+        Problem::bad_request("expected_websocket", format!("expected upgrade: websocket, got {got}"))
+            .with_expected("upgrade: websocket", got)
+    })
+}
+
+/// Attach to a process.
+#[utoipa::path(get, path = "/v1/processes/{id}/connect", params(("id" = String, Path), ConnectQuery), responses(
+    (status = 101), (status = "4XX", body = Problem)))]
+pub(super) async fn connect(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    Params(query): Params<ConnectQuery>,
+    headers: HeaderMap,
+    peer: Peer,
+    socket: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Answer<Response> {
+    let process = app.core.find(&id)?;
+    let socket = upgrade(socket, &headers)?;
+    let role = super::processes::one_of(query.role, "role", "writer, viewer", |text| match text {
+        "writer" => Some(Role::Writer),
+        "viewer" => Some(Role::Viewer),
+        _ => None,
+    })?
+    .unwrap_or_default();
+    let flow = parse_flow(query.flow, if role == Role::Writer { Flow::Lossless } else { Flow::Live })?;
+    let raw = super::processes::one_of(query.framing, "framing", "raw", |text| (text == "raw").then_some(()))?.is_some();
+    let start = parse_start(query.from.as_deref(), query.tail)?;
+    let log = process.started_log().await?;
+    let cursor = Cursor::new(Arc::clone(&log), start, flow, StreamFilter::All);
+    if let Start::At(offset) = start {
+        check_offset(&log, offset)?;
+    }
+    let size = query.cols.zip(query.rows).map(|(cols, rows)| Size { cols, rows });
+    let attachment = process.attach(role, Some(peer.to_string()), size)?;
+    app.metrics.attached();
+    let tagged = !process.is_terminal() && !raw;
+    let socket = socket.max_message_size(MAX_INCOMING_BYTES).max_frame_size(MAX_INCOMING_BYTES);
+    let speech = Native { app: app.clone(), attachment, tagged };
+    Ok(socket.on_upgrade(move |socket| socket::serve(app, process, speech, cursor, socket)))
+}
+
+fn parse_start(from: Option<&str>, tail: Option<u64>) -> Answer<Start> {
+    match (from, tail) {
+        (Some(text), _) => text.parse().map(Start::At).map_err(|_| {
+            Problem::bad_request("invalid_query", "invalid query: from must be an offset")
+                .with_field("from")
+                .with_expected("a byte offset", text)
+        }),
+        (None, Some(bytes)) => Ok(Start::Tail(bytes)),
+        (None, None) => Ok(Start::Head),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum ClientFrame {
+    Input { data: String, encoding: Option<String> },
+    Resize { cols: u16, rows: u16 },
+    Signal { signal: SignalName },
+    Ack { offset: u64 },
+    Close,
+}
+
+/// outlive's own language.
+struct Native {
+    app: App,
+    attachment: Attachment,
+    /// Frames begin with the stream's number.
+    tagged: bool,
+}
+
+impl Speech for Native {
+    fn ready(&self, cursor: &Cursor) -> Option<Message> {
+        let info = self.process().info();
+        let mut frame = json!({
+            "type": "ready",
+            "processId": info.id,
+            "offset": cursor.offset(),
+            "inputOffset": cursor.log().input_offset(),
+            "role": self.attachment.role(),
+            "flow": if cursor.is_lossless() { "lossless" } else { "live" },
+            "generation": info.generation,
+        });
+        if let (Some(cols), Some(rows)) = (info.cols, info.rows) {
+            frame["cols"] = cols.into();
+            frame["rows"] = rows.into();
+        }
+        Some(text(frame.to_string()))
+    }
+
+    fn bytes(&self, stream: Stream, bytes: Bytes) -> Message {
+        if !self.tagged {
+            return Message::Binary(bytes);
+        }
+        let mut tagged = BytesMut::with_capacity(bytes.len() + 1);
+        tagged.put_u8(stream as u8);
+        tagged.extend_from_slice(&bytes);
+        Message::Binary(tagged.freeze())
+    }
+
+    fn gap(&self, from: u64, to: u64) -> AfterGap {
+        AfterGap::Say(text(json!({ "type": "gap", "from": from, "to": to }).to_string()))
+    }
+
+    fn became_live(&self) -> Option<Message> {
+        let message = "you read too slowly for too long: from here on the program does not wait for you";
+        Some(text(error_frame("became_live", message)))
+    }
+
+    fn resized(&self, size: Option<Size>) -> Option<Message> {
+        let Size { cols, rows } = size?;
+        Some(text(json!({ "type": "resized", "cols": cols, "rows": rows }).to_string()))
+    }
+
+    fn exit(&self, exit: &Exit) -> Vec<Message> {
+        let frame = exit_frame(exit, self.process().info().generation);
+        vec![text(frame), close(1000, "the process has exited")]
+    }
+
+    fn deleted(&self) -> Message {
+        close(1001, "the process was deleted")
+    }
+
+    async fn understand(&self, message: Message) -> Reply {
+        match message {
+            Message::Binary(bytes) => self.input(&bytes).await,
+            Message::Text(frame) => self.control(&frame).await,
+            Message::Close(_) => Reply::Close(close(1000, "")),
+            Message::Ping(_) | Message::Pong(_) => Reply::Nothing,
+        }
+    }
+}
+
+impl Native {
+    fn process(&self) -> &Arc<Process> {
+        self.attachment.process()
+    }
+
+    async fn input(&self, bytes: &[u8]) -> Reply {
+        let result = match check_size(&self.app, bytes.len()) {
+            Ok(()) => self.attachment.input(bytes).await,
+            Err(error) => Err(error),
+        };
+        told(result)
+    }
+
+    async fn control(&self, frame: &str) -> Reply {
+        let frame: ClientFrame = match super::extract::parse(frame.as_bytes()) {
+            Ok(frame) => frame,
+            Err(problem) => {
+                malformed(&self.app, self.process(), &problem, frame);
+                return Reply::Send(text(error_frame("invalid_frame", &format!("invalid frame: {}", problem.detail()))));
+            }
+        };
+        match frame {
+            ClientFrame::Input { data, encoding } => {
+                let decoded = Encoding::parse(encoding.as_deref(), Encoding::Utf8)
+                    .and_then(|encoding| decode(&data, encoding));
+                match decoded {
+                    Ok(bytes) => self.input(&bytes).await,
+                    Err(problem) => Reply::Send(text(error_frame(problem.code(), problem.detail()))),
+                }
+            }
+            ClientFrame::Resize { cols, rows } => {
+                self.attachment.resize(Size { cols, rows });
+                Reply::Nothing
+            }
+            ClientFrame::Signal { signal } => self.signal(&signal).await,
+            ClientFrame::Ack { offset } => Reply::Acknowledge(offset),
+            ClientFrame::Close => Reply::Close(close(1000, "")),
+        }
+    }
+
+    async fn signal(&self, signal: &SignalName) -> Reply {
+        if self.attachment.role() == Role::Viewer {
+            return Reply::Send(text(error_frame("read_only", "a viewer cannot send signals")));
+        }
+        told(match signal.number() {
+            Ok(number) => self.process().signal(number).await.map(drop),
+            Err(error) => Err(error),
+        })
+    }
+}
+
+/// Counts and logs a frame that made no sense.
+pub(super) fn malformed(app: &App, process: &Process, problem: &Problem, frame: &str) {
+    app.metrics.malformed_frame();
+    let start: String = frame.chars().take(64).flat_map(char::escape_default).collect();
+    tracing::warn!(process = process.id(), kind = problem.code(), start, "malformed control frame");
+}
+
+fn told(result: outlive_core::Result<()>) -> Reply {
+    match result {
+        Ok(()) => Reply::Nothing,
+        Err(error) => Reply::Send(text(error_frame(error.code(), &error.to_string()))),
+    }
+}
+
+fn text(frame: String) -> Message {
+    Message::Text(frame.into())
+}
+
+fn error_frame(code: &str, message: &str) -> String {
+    json!({ "type": "error", "code": code, "message": message }).to_string()
+}
+
+pub(super) fn exit_frame(exit: &Exit, generation: u32) -> String {
+    let mut frame = json!({
+        "type": "exit",
+        "exitReason": ExitReason::from(exit.cause),
+        "offset": exit.offset,
+        "generation": generation,
+        "exitCode": null,
+    });
+    match exit.status {
+        Ok(code) => frame["exitCode"] = code.into(),
+        Err(number) => frame["signal"] = signal::name(i32::from(number)).into(),
+    }
+    frame.to_string()
+}

@@ -1,0 +1,142 @@
+//! Bodies and queries, with clear answers when they make no sense.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use serde::de::DeserializeOwned;
+
+use super::problem::{Kind, Problem};
+
+/// Larger bodies are refused; the largest legitimate one is the stdin of a run.
+pub(crate) const MAX_BODY_BYTES: usize = 2 << 20;
+
+/// A JSON body.
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let JsonBytes(bytes) = JsonBytes::from_request(request, state).await?;
+        parse(&bytes).map(Self)
+    }
+}
+
+/// The bytes of a JSON body. The content type must say so: a web page can send anything else without asking.
+pub(crate) struct JsonBytes(pub(crate) Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for JsonBytes {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+        if !is_json(kind) {
+            let detail = "expected request with `Content-Type: application/json`";
+            return Err(Problem::new(
+                Kind::InvalidRequest,
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "unsupported_media_type",
+                detail,
+            )
+            .with_expected("application/json", if kind.is_empty() { "no content type" } else { kind }));
+        }
+        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
+            if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+                let detail = format!("the body is larger than {MAX_BODY_BYTES} bytes");
+                Problem::new(Kind::InvalidRequest, StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
+            } else {
+                Problem::bad_request("body_unreadable", "the body could not be read to its end")
+            }
+        })?;
+        Ok(Self(bytes))
+    }
+}
+
+fn is_json(kind: &str) -> bool {
+    let essence = kind.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+    essence == "application/json" || essence.starts_with("application/") && essence.ends_with("+json")
+}
+
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let mut input = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(&mut input).map_err(|error| {
+        let path = error.path().to_string();
+        let inner = error.into_inner();
+        if inner.is_syntax() || inner.is_eof() {
+            return Problem::bad_request("malformed_json", format!("the body is not JSON: {inner}"));
+        }
+        wrong_type(&path, &inner.to_string())
+    })?;
+    input.end().map_err(|error| Problem::bad_request("malformed_json", format!("the body is not JSON: {error}")))?;
+    Ok(value)
+}
+
+/// serde says "invalid type: integer `5`, expected a string at line 1 column 13".
+fn wrong_type(path: &str, message: &str) -> Problem {
+    let short = message.split(" at line ").next().unwrap_or(message);
+    let mut problem = Problem::new(
+        Kind::InvalidRequest,
+        StatusCode::UNPROCESSABLE_ENTITY,
+        "invalid_body",
+        format!("the body does not fit: {path}: {short}"),
+    );
+    if let Some(missing) = short.strip_prefix("missing field ") {
+        let missing = missing.trim_matches('`');
+        let path = if path == "." { missing.to_owned() } else { format!("{path}.{missing}") };
+        return problem.with_field(path).with_expected("a value", "nothing");
+    }
+    problem = problem.with_field(path);
+    match short.split_once(", expected ") {
+        Some((got, expected)) => problem.with_expected(expected, got.trim_start_matches("invalid type: ")),
+        None => problem,
+    }
+}
+
+/// The query string.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        Query::<T>::try_from_uri(&parts.uri).map(|Query(value)| Self(value)).map_err(|rejection| {
+            let text = rejection.body_text();
+            let reason = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
+            let (field, why) = reason.split_once(": ").unwrap_or(("", reason));
+            let problem = Problem::bad_request("invalid_query", format!("invalid query: {reason}")).with_field(field);
+            let got = query_value(parts.uri.query().unwrap_or(""), field);
+            problem.with_expected(why, got)
+        })
+    }
+}
+
+fn query_value(query: &str, field: &str) -> String {
+    let pair = query.split('&').find_map(|pair| pair.split_once('=').filter(|(name, _)| *name == field));
+    pair.map_or("", |(_, value)| value).chars().take(120).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, serde::Deserialize)]
+    #[allow(dead_code)]
+    struct Thing {
+        name: String,
+        size: Option<u16>,
+    }
+
+    #[test]
+    fn bodies_that_do_not_fit_name_the_field() {
+        let problem = parse::<Thing>(br#"{"name":"a","size":70000}"#).unwrap_err();
+        let text = serde_json::to_value(&problem).unwrap();
+        assert_eq!((text["status"].as_u64(), text["field"].as_str()), (Some(422), Some("size")));
+        let problem = serde_json::to_value(parse::<Thing>(b"{}").unwrap_err()).unwrap();
+        assert_eq!((problem["field"].as_str(), problem["code"].as_str()), (Some("name"), Some("invalid_body")));
+        for garbage in [&b"{"[..], b"", b"{\"name\":\"a\"} x", b"\xff\xfe"] {
+            let problem = serde_json::to_value(parse::<Thing>(garbage).unwrap_err()).unwrap();
+            assert_eq!(problem["status"], 400, "{garbage:?}");
+        }
+    }
+}

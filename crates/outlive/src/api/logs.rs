@@ -1,0 +1,166 @@
+//! The log as entries, once or as a stream of events.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use futures_util::{Stream, stream};
+use outlive_core::log::{Entry, EntryCursor, EntryItem, Stream as LogStream, StreamFilter};
+use outlive_core::process::Process;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::extract::Params;
+use super::problem::{Answer, Problem};
+use super::sse;
+use super::state::App;
+
+#[derive(Deserialize, IntoParams)]
+pub(super) struct LogsQuery {
+    /// `stdout`, `stderr`, `combined` (pipes) or `pty` (terminals).
+    stream: Option<String>,
+    /// The last N entries.
+    tail: Option<u64>,
+    /// Entries with a greater sequence.
+    since: Option<u64>,
+    follow: Option<bool>,
+    /// `exit` ends a followed stream after the exit and the last byte.
+    end: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct LogEntry {
+    sequence: u64,
+    stream: &'static str,
+    timestamp_ms: u64,
+    /// Offset of the first byte in the log of the process.
+    offset: u64,
+    data: String,
+    encoding: &'static str,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct LogList {
+    process_id: String,
+    stream: String,
+    entries: Vec<LogEntry>,
+}
+
+pub(super) fn stream_name(stream: LogStream) -> &'static str {
+    match stream {
+        LogStream::Stdout => "stdout",
+        LogStream::Stderr => "stderr",
+        LogStream::Terminal => "pty",
+        LogStream::Extra => "extra",
+    }
+}
+
+/// `None` for "all there is".
+pub(super) fn stream_filter(name: Option<String>) -> Answer<Option<StreamFilter>> {
+    let parse = |text: &str| match text {
+        "stdout" => Some(StreamFilter::Only(LogStream::Stdout)),
+        "stderr" => Some(StreamFilter::Only(LogStream::Stderr)),
+        "pty" => Some(StreamFilter::Only(LogStream::Terminal)),
+        "combined" => Some(StreamFilter::All),
+        _ => None,
+    };
+    super::processes::one_of(name, "stream", "stdout, stderr, combined, pty", parse)
+}
+
+fn to_wire(entry: &Entry) -> LogEntry {
+    LogEntry {
+        sequence: entry.sequence,
+        stream: stream_name(entry.stream),
+        timestamp_ms: entry.at_ms,
+        offset: entry.offset,
+        data: BASE64.encode(&entry.bytes),
+        encoding: "base64",
+    }
+}
+
+fn last_event_id(headers: &HeaderMap) -> Answer<u64> {
+    let Some(value) = headers.get("last-event-id") else { return Ok(0) };
+    value.to_str().ok().and_then(|text| text.trim().parse().ok()).ok_or_else(|| {
+        Problem::bad_request("invalid_last_event_id", "invalid request: Last-Event-ID must be a positive integer")
+            .with_field("Last-Event-ID")
+            .with_expected("a positive integer", String::from_utf8_lossy(value.as_bytes()))
+    })
+}
+
+/// Read or follow the log of a process.
+#[utoipa::path(get, path = "/v1/processes/{id}/logs", params(("id" = String, Path), LogsQuery), responses(
+    (status = 200, body = LogList), (status = "4XX", body = Problem)))]
+pub(super) async fn logs(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    Params(query): Params<LogsQuery>,
+) -> Answer<Response> {
+    let name = query.stream.clone();
+    let filter = stream_filter(query.stream)?;
+    let end_at_exit = super::processes::one_of(query.end, "end", "exit", |text| (text == "exit").then_some(()))?;
+    let after = query.since.unwrap_or(0).max(last_event_id(&headers)?);
+    let process = app.core.find(&id)?;
+    let filter = match (filter, process.is_terminal(), name.as_deref()) {
+        // What sandbox-agent calls combined never includes a terminal.
+        (Some(StreamFilter::All), true, _) => None,
+        (Some(filter), _, _) => Some(filter),
+        (None, _, _) => Some(StreamFilter::All),
+    };
+    let shown = name.unwrap_or_else(|| if process.is_terminal() { "pty".into() } else { "combined".into() });
+    if query.follow.unwrap_or(false) {
+        let Some(filter) = filter else { return Ok(sse::answer(stream::empty())) };
+        let cursor = EntryCursor::new(process.started_log().await?, after, query.tail, filter);
+        return Ok(sse::answer(follow(app, process, cursor, end_at_exit.is_some())));
+    }
+    let mut entries = Vec::new();
+    if let (Some(filter), Some(log)) = (filter, process.log_if_started()?) {
+        let mut cursor = EntryCursor::once(log, after, query.tail, filter);
+        while let Some(entry) = cursor.next_entry() {
+            entries.push(to_wire(&entry));
+        }
+    }
+    Ok(Json(LogList { process_id: process.id().to_owned(), stream: shown, entries }).into_response())
+}
+
+enum Following {
+    On(Box<(App, Arc<Process>, EntryCursor, bool)>),
+    Over,
+}
+
+fn follow(app: App, process: Arc<Process>, cursor: EntryCursor, end_at_exit: bool) -> impl Stream<Item = Bytes> {
+    let start = Following::On(Box::new((app, process, cursor, end_at_exit)));
+    stream::unfold(start, |following| async move {
+        let Following::On(mut all) = following else { return None };
+        let (app, process, cursor, end_at_exit) = &mut *all;
+        let item = tokio::select! {
+            biased;
+            item = cursor.next() => item,
+            () = process.until_removed() => return None,
+            () = app.ended() => return None,
+        };
+        let bytes = match &item {
+            EntryItem::Entry(entry) => {
+                let data = serde_json::to_string(&to_wire(entry)).unwrap_or_default();
+                sse::event("log", &entry.sequence.to_string(), &data)
+            }
+            EntryItem::Gap { from, to } => {
+                sse::event("gap", "", &format!("{{\"fromSequence\":{from},\"toSequence\":{to}}}"))
+            }
+            EntryItem::BecameLive => sse::event("flow", "", "{\"flow\":\"live\"}"),
+            EntryItem::Exit(exit) => {
+                let frame = super::connect::exit_frame(exit, process.info().generation);
+                sse::event("exit", "", &frame)
+            }
+        };
+        let over = *end_at_exit && matches!(item, EntryItem::Exit(_));
+        Some((bytes, if over { Following::Over } else { Following::On(all) }))
+    })
+}

@@ -1,0 +1,128 @@
+//! Raw output by offset.
+
+use std::io;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, State};
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::{Stream, stream};
+use outlive_core::Error;
+use outlive_core::log::{Cursor, Flow, Item, Log, Start, StreamFilter};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::extract::Params;
+use super::logs::stream_filter;
+use super::problem::{Answer, Problem};
+use super::state::App;
+
+/// Bytes per piece of the body.
+const PIECE_BYTES: usize = 256 * 1024;
+
+#[derive(Deserialize, IntoParams)]
+pub(super) struct OutputQuery {
+    /// First offset; absent: the oldest byte there is.
+    from: Option<u64>,
+    /// Offset at which to end.
+    to: Option<u64>,
+    /// `stdout`, `stderr`, `combined` or `pty`; absent: all, in the order in which it was read.
+    stream: Option<String>,
+    /// Go on until the exit and the last byte.
+    follow: Option<bool>,
+    /// `lossless` (default) or `live`.
+    flow: Option<String>,
+}
+
+pub(super) fn parse_flow(text: Option<String>, default: Flow) -> Answer<Flow> {
+    let parse = |text: &str| match text {
+        "lossless" => Some(Flow::Lossless),
+        "live" => Some(Flow::Live),
+        _ => None,
+    };
+    Ok(super::processes::one_of(text, "flow", "lossless, live", parse)?.unwrap_or(default))
+}
+
+/// An offset that is gone, or not there yet, is not served silently from elsewhere.
+pub(super) fn check_offset(log: &Log, from: u64) -> Result<(), Error> {
+    let (oldest, head) = (log.tail(), log.head());
+    if from < oldest {
+        return Err(Error::Gone { asked: from, oldest, head });
+    }
+    if from > head {
+        return Err(Error::invalid("from", format!("an offset up to {head}"), from));
+    }
+    Ok(())
+}
+
+/// The bytes that a process printed, from an offset on.
+#[utoipa::path(get, path = "/v1/processes/{id}/output", params(("id" = String, Path), OutputQuery), responses(
+    (status = 200, content_type = "application/octet-stream"), (status = "4XX", body = Problem)))]
+pub(super) async fn output(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    Params(query): Params<OutputQuery>,
+) -> Answer<Response> {
+    let filter = stream_filter(query.stream)?.unwrap_or(StreamFilter::All);
+    let flow = parse_flow(query.flow, Flow::Lossless)?;
+    let process = app.core.find(&id)?;
+    let follow = query.follow.unwrap_or(false);
+    let log = if follow { process.started_log().await? } else { process.log()? };
+    let start = query.from.map_or(Start::Oldest, Start::At);
+    // The hold first, then the look: what is there now stays there.
+    let cursor = Cursor::new(log.clone(), start, flow, filter);
+    if let Some(from) = query.from {
+        check_offset(&log, from)?;
+    }
+    let (offset, head) = (cursor.offset(), log.head());
+    let until = query.to.unwrap_or(u64::MAX).min(if follow { u64::MAX } else { head });
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        (HeaderName::from_static("x-outlive-offset"), HeaderValue::from(offset)),
+        (HeaderName::from_static("x-outlive-head"), HeaderValue::from(head)),
+    ];
+    let pieces = pieces(app, cursor, until);
+    Ok((headers, Body::from_stream(pieces)).into_response())
+}
+
+struct Reading {
+    app: App,
+    cursor: Cursor,
+    until: u64,
+}
+
+fn pieces(app: App, cursor: Cursor, until: u64) -> impl Stream<Item = io::Result<Bytes>> {
+    stream::unfold(Some(Reading { app, cursor, until }), |reading| async move {
+        let mut reading = reading?;
+        loop {
+            let left = reading.until.saturating_sub(reading.cursor.offset());
+            if left == 0 {
+                reading.cursor.close();
+                return None;
+            }
+            let most = PIECE_BYTES.min(usize::try_from(left).unwrap_or(PIECE_BYTES));
+            let item = match reading.cursor.try_next(most) {
+                Some(item) => item,
+                None => tokio::select! {
+                    item = reading.cursor.next(most) => item,
+                    // A plain body cannot say "go on elsewhere"; cut off, it cannot be mistaken for complete.
+                    () = reading.app.ended() => return Some((Err(cut_off("the server is being replaced")), None)),
+                },
+            };
+            match item {
+                Item::Bytes { bytes, .. } => return Some((Ok(bytes), Some(reading))),
+                Item::Gap { .. } => return Some((Err(cut_off("bytes in between are gone")), None)),
+                Item::BecameLive => {}
+                Item::Exit(_) => {
+                    reading.cursor.close();
+                    return None;
+                }
+            }
+        }
+    })
+}
+
+fn cut_off(why: &str) -> io::Error {
+    io::Error::other(why.to_owned())
+}

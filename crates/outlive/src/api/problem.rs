@@ -1,0 +1,153 @@
+//! Errors as `application/problem+json` (RFC 9457). The one place where core errors become HTTP.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use outlive_core::Error;
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+/// What went wrong. `code` is stable; `detail` says what to do.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct Problem {
+    #[serde(rename = "type")]
+    kind: String,
+    title: &'static str,
+    status: u16,
+    detail: String,
+    code: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    got: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Value>,
+}
+
+/// The kinds of sandbox-agent's problem types.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    InvalidRequest,
+    NotFound,
+    Conflict,
+    StreamError,
+}
+
+impl Kind {
+    fn urn(self) -> String {
+        let name = match self {
+            Self::InvalidRequest => "invalid_request",
+            Self::NotFound => "not_found",
+            Self::Conflict => "conflict",
+            Self::StreamError => "stream_error",
+        };
+        format!("urn:sandbox-agent:error:{name}")
+    }
+}
+
+impl Problem {
+    pub(crate) fn new(kind: Kind, status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            kind: kind.urn(),
+            title: title(status),
+            status: status.as_u16(),
+            detail: detail.into(),
+            code,
+            field: None,
+            expected: None,
+            got: None,
+            details: None,
+        }
+    }
+
+    pub(crate) fn bad_request(code: &'static str, detail: impl Into<String>) -> Self {
+        Self::new(Kind::InvalidRequest, StatusCode::BAD_REQUEST, code, detail)
+    }
+
+    pub(crate) fn with_field(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into()).filter(|field: &String| !field.is_empty() && field != ".");
+        self
+    }
+
+    pub(crate) fn with_expected(mut self, expected: impl Into<String>, got: impl Into<String>) -> Self {
+        self.expected = Some(expected.into());
+        self.got = Some(got.into());
+        self
+    }
+
+    fn with_details(mut self, details: Value) -> Self {
+        self.details = Some(details);
+        self
+    }
+
+    pub(crate) fn code(&self) -> &'static str {
+        self.code
+    }
+
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+}
+
+fn title(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => "Invalid Request",
+        StatusCode::SERVICE_UNAVAILABLE => "Service Unavailable",
+        other => other.canonical_reason().unwrap_or("Error"),
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let code = error.code();
+        let text = error.to_string();
+        match error {
+            Error::NotFound { resource, id } => {
+                Self::new(Kind::NotFound, StatusCode::NOT_FOUND, code, format!("not found: {resource} {id}"))
+                    .with_details(json!({ "id": id, "resource": resource }))
+            }
+            Error::Invalid { field, expected, got } => {
+                Self::bad_request(code, format!("invalid request: {text}")).with_field(field).with_expected(expected, got)
+            }
+            Error::Conflict { message, .. } => {
+                Self::new(Kind::Conflict, StatusCode::CONFLICT, code, format!("conflict: {message}"))
+                    .with_details(json!({ "message": message }))
+            }
+            Error::Spawn { message, .. } => Self::bad_request(code, message),
+            Error::Exhausted { message, .. } | Error::Unavailable { message, .. } => {
+                Self::new(Kind::StreamError, StatusCode::SERVICE_UNAVAILABLE, code, message)
+            }
+            Error::InputTooLarge { limit, got } => {
+                Self::new(Kind::InvalidRequest, StatusCode::PAYLOAD_TOO_LARGE, code, text)
+                    .with_expected(format!("at most {limit} bytes"), format!("{got} bytes"))
+            }
+            Error::InputNotRead { written } => {
+                Self::new(Kind::Conflict, StatusCode::CONFLICT, code, text)
+                    .with_details(json!({ "bytesWritten": written }))
+            }
+            Error::Gone { asked, oldest, head } => Self::new(Kind::NotFound, StatusCode::GONE, code, text)
+                .with_details(json!({ "asked": asked, "oldest": oldest, "head": head })),
+            Error::LogDropped => Self::new(Kind::NotFound, StatusCode::GONE, code, text),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        let kind = HeaderValue::from_static("application/problem+json");
+        let mut response = (status, [(header::CONTENT_TYPE, kind)], body).into_response();
+        response.extensions_mut().insert(Code(self.code));
+        response
+    }
+}
+
+/// Left on a response for metrics and logs.
+#[derive(Clone, Copy)]
+pub(crate) struct Code(pub(crate) &'static str);
+
+/// What every handler returns.
+pub(crate) type Answer<T> = Result<T, Problem>;

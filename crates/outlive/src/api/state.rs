@@ -1,0 +1,25 @@
+//! What every handler has at hand.
+
+use std::sync::Arc;
+
+use outlive_core::Core;
+use tokio::sync::watch;
+
+use super::metrics::Metrics;
+
+#[derive(Clone)]
+pub(crate) struct App {
+    pub(crate) core: Core,
+    pub(crate) metrics: Arc<Metrics>,
+    /// True as soon as this server ends: long answers then end too, and sockets close with 1012.
+    pub(crate) ending: watch::Receiver<bool>,
+}
+
+impl App {
+    /// Resolves when this server ends.
+    pub(crate) async fn ended(&self) {
+        let mut ending = self.ending.clone();
+        // The sender lives as long as the server.
+        let _ = ending.wait_for(|ending| *ending).await;
+    }
+}

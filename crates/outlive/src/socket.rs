@@ -1,0 +1,244 @@
+//! The engine behind every terminal socket, whatever language its client speaks.
+//!
+//! ```text
+//!   log ──Cursor──▶ write ──▶ client      `Speech` turns items into frames …
+//!                     ▲ replies
+//!   process ◀── read ─┘ ◀──── client      … and frames into calls
+//! ```
+//!
+//! The two halves run side by side, so that a client which does not read can still type, and be closed. What the
+//! reading half has to say goes through a short queue to the writing half. Nothing else is buffered: the
+//! writing half pulls from the log when the client takes more.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::ws::{CloseFrame, Message, WebSocket};
+use bytes::Bytes;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use outlive_core::attach::Size;
+use outlive_core::log::{Cursor, Exit, Item, Stream};
+use outlive_core::process::Process;
+use tokio::sync::mpsc;
+
+use crate::api::App;
+
+/// Largest frame that is sent; clients have small limits. One byte is left for a stream's number.
+pub(crate) const FRAME_BYTES: usize = 64 * 1024 - 1;
+/// Largest message that is taken.
+pub(crate) const MAX_INCOMING_BYTES: usize = 1 << 20;
+const PING_EVERY: Duration = Duration::from_secs(20);
+/// Without a sign of life for this long the peer is taken for dead.
+const DEAD_AFTER: Duration = Duration::from_secs(60);
+/// How long a last word may take.
+const CLOSE_WITHIN: Duration = Duration::from_secs(5);
+/// Replies that may wait for a client which does not read.
+const MAX_REPLIES: usize = 64;
+
+/// What the reading half wants of the writing half.
+pub(crate) enum Reply {
+    Nothing,
+    Send(Message),
+    /// The client has everything before this offset.
+    Acknowledge(u64),
+    /// The client wants to end in an orderly way.
+    Close(Message),
+}
+
+/// What follows a gap.
+pub(crate) enum AfterGap {
+    Say(Message),
+    /// The client's language has no word for it: say what it can, and end.
+    End(Vec<Message>),
+}
+
+/// A client's language.
+pub(crate) trait Speech: Send + Sync {
+    fn ready(&self, cursor: &Cursor) -> Option<Message>;
+    fn bytes(&self, stream: Stream, bytes: Bytes) -> Message;
+    fn gap(&self, from: u64, to: u64) -> AfterGap;
+    fn became_live(&self) -> Option<Message>;
+    fn resized(&self, size: Option<Size>) -> Option<Message>;
+    /// The frames at the end, the close frame last.
+    fn exit(&self, exit: &Exit) -> Vec<Message>;
+    fn deleted(&self) -> Message;
+    fn understand(&self, message: Message) -> impl Future<Output = Reply> + Send;
+}
+
+pub(crate) fn close(code: u16, reason: &'static str) -> Message {
+    Message::Close(Some(CloseFrame { code, reason: reason.into() }))
+}
+
+enum Ended {
+    /// The client needs nothing more.
+    Orderly,
+    /// It may come back for the rest.
+    Lost,
+}
+
+/// Serves one client until it, the process or this server ends.
+pub(crate) async fn serve<S: Speech>(app: App, process: Arc<Process>, speech: S, mut cursor: Cursor, socket: WebSocket) {
+    let (sink, stream) = socket.split();
+    let (replies, queue) = mpsc::channel(MAX_REPLIES);
+    let mut writer = Writer { app: &app, process: &process, speech: &speech, sink, queue };
+    let ended = tokio::select! {
+        ended = writer.run(&mut cursor) => ended,
+        () = read(&speech, stream, replies) => Ended::Lost,
+    };
+    if matches!(ended, Ended::Orderly) {
+        cursor.close();
+    }
+}
+
+/// Returns when the client is gone.
+async fn read<S: Speech>(speech: &S, mut stream: SplitStream<WebSocket>, replies: mpsc::Sender<Reply>) {
+    let mut last_sign = Instant::now();
+    loop {
+        let patience = DEAD_AFTER.saturating_sub(last_sign.elapsed());
+        let Ok(Some(Ok(message))) = tokio::time::timeout(patience, stream.next()).await else { return };
+        last_sign = Instant::now();
+        match speech.understand(message).await {
+            Reply::Nothing => {}
+            // A client that does not read its error frames loses them, not us our memory.
+            reply @ Reply::Send(_) => drop(replies.try_send(reply)),
+            reply @ Reply::Acknowledge(_) => {
+                if replies.send(reply).await.is_err() {
+                    return;
+                }
+            }
+            reply @ Reply::Close(_) => {
+                if replies.send(reply).await.is_ok() {
+                    // The writing half ends the connection.
+                    replies.closed().await;
+                }
+                return;
+            }
+        }
+    }
+}
+
+struct Writer<'a, S> {
+    app: &'a App,
+    process: &'a Process,
+    speech: &'a S,
+    sink: SplitSink<WebSocket, Message>,
+    queue: mpsc::Receiver<Reply>,
+}
+
+/// The client is gone.
+struct Gone;
+
+impl<S: Speech> Writer<'_, S> {
+    async fn run(&mut self, cursor: &mut Cursor) -> Ended {
+        self.work(cursor).await.unwrap_or(Ended::Lost)
+    }
+
+    async fn work(&mut self, cursor: &mut Cursor) -> Result<Ended, Gone> {
+        if let Some(ready) = self.speech.ready(cursor) {
+            self.send(ready).await?;
+        }
+        let mut size = self.process.size();
+        let mut ping = tokio::time::interval(PING_EVERY);
+        ping.reset();
+        loop {
+            // What can be sent at once is gathered; what is gathered goes out before we sleep.
+            while let Some(item) = cursor.try_next(FRAME_BYTES) {
+                outlive_core::hooks::reach("mid_write");
+                if let Some(ended) = self.give(item).await? {
+                    return Ok(ended);
+                }
+                while let Ok(reply) = self.queue.try_recv() {
+                    if let Some(ended) = self.reply(cursor, reply).await? {
+                        return Ok(ended);
+                    }
+                }
+            }
+            self.sink.flush().await.map_err(|_| Gone)?;
+            let ended = tokio::select! {
+                item = cursor.next(FRAME_BYTES) => self.give(item).await?,
+                Some(reply) = self.queue.recv() => self.reply(cursor, reply).await?,
+                new = resized(self.process, size) => {
+                    size = new;
+                    if let Some(frame) = self.speech.resized(new) {
+                        self.send(frame).await?;
+                    }
+                    None
+                }
+                _ = ping.tick() => {
+                    self.send(Message::Ping(Bytes::new())).await?;
+                    None
+                }
+                () = self.process.until_removed() => {
+                    self.last_words(vec![self.speech.deleted()]).await;
+                    Some(Ended::Orderly)
+                }
+                () = self.app.ended() => {
+                    self.last_words(vec![close(1012, "the server is being replaced; reconnect at your offset")]).await;
+                    Some(Ended::Lost)
+                }
+            };
+            if let Some(ended) = ended {
+                return Ok(ended);
+            }
+        }
+    }
+
+    async fn give(&mut self, item: Item) -> Result<Option<Ended>, Gone> {
+        match item {
+            Item::Bytes { stream, bytes, .. } => {
+                let frame = self.speech.bytes(stream, bytes);
+                self.sink.feed(frame).await.map_err(|_| Gone)?;
+            }
+            Item::Gap { from, to } => match self.speech.gap(from, to) {
+                AfterGap::Say(frame) => self.send(frame).await?,
+                AfterGap::End(frames) => {
+                    self.last_words(frames).await;
+                    return Ok(Some(Ended::Orderly));
+                }
+            },
+            Item::BecameLive => {
+                if let Some(frame) = self.speech.became_live() {
+                    self.send(frame).await?;
+                }
+            }
+            Item::Exit(exit) => {
+                self.last_words(self.speech.exit(&exit)).await;
+                return Ok(Some(Ended::Orderly));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn reply(&mut self, cursor: &mut Cursor, reply: Reply) -> Result<Option<Ended>, Gone> {
+        match reply {
+            Reply::Nothing => {}
+            Reply::Send(frame) => self.send(frame).await?,
+            Reply::Acknowledge(offset) => cursor.acknowledge(offset),
+            Reply::Close(frame) => {
+                self.last_words(vec![frame]).await;
+                return Ok(Some(Ended::Orderly));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn send(&mut self, frame: Message) -> Result<(), Gone> {
+        self.sink.send(frame).await.map_err(|_| Gone)
+    }
+
+    async fn last_words(&mut self, frames: Vec<Message>) {
+        let say = async {
+            for frame in frames {
+                self.send(frame).await?;
+            }
+            Ok::<(), Gone>(())
+        };
+        let _ = tokio::time::timeout(CLOSE_WITHIN, say).await;
+    }
+}
+
+async fn resized(process: &Process, from: Option<Size>) -> Option<Size> {
+    process.until(|process| Some(process.size()).filter(|size| *size != from)).await
+}
