@@ -36,7 +36,7 @@ impl Environment {
                 all.insert(name.into(), value);
             }
         }
-        if spec.is_terminal() || !all.contains_key(b"TERM".as_slice()) && spec.env_mode == EnvMode::Merge {
+        if spec.is_terminal() || spec.env_mode == EnvMode::Merge {
             all.insert(b"TERM".to_vec(), DEFAULT_TERM.into());
         }
         for (name, value) in &spec.env {

@@ -93,10 +93,15 @@ impl End {
             other => return other.map_err(Some),
         }
         let polled = self.polled().map_err(Some)?;
-        let waited = polled
-            .async_io(Interest::WRITABLE, |fd| write(fd, bytes).map_err(std::io::Error::from))
-            .await;
-        waited.map_err(|error| Some(error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)))
+        loop {
+            let mut ready = polled.writable().await.map_err(|_| Some(Errno::IO))?;
+            match write(&self.fd, bytes) {
+                // A terminal without a user stays full for ever, and "hung up" is never cleared.
+                Err(Errno::AGAIN) if ready.ready().is_write_closed() => return Err(Some(Errno::PIPE)),
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                other => return other.map_err(Some),
+            }
+        }
     }
 
     fn polled(&self) -> std::result::Result<Arc<AsyncFd<Arc<OwnedFd>>>, Errno> {

@@ -105,7 +105,13 @@ impl Holder {
 
     /// The killer is through with a round on everything.
     pub(super) fn everything_signalled(&mut self) {
-        let until = clock::boot_ms() + SERVER_GRACE_MS;
+        let now = clock::boot_ms();
+        let until = now + SERVER_GRACE_MS;
+        if self.stopping.as_ref().is_some_and(|stopping| !stopping.killed) {
+            // The TERMs are out; with nothing left to wait for, the next step comes at once.
+            self.stopping_due(now);
+            return;
+        }
         if let Some(stopping) = self.stopping.as_mut().filter(|stopping| stopping.killed) {
             stopping.server_until = Some(until);
             stopping.server_gone = self.servers.is_empty();

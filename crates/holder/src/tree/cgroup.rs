@@ -1,12 +1,13 @@
-//! One cgroup (v2) per process, where the machine lets us make them: then the kernel knows the tree, kills it as one and
-//! counts its out-of-memory kills.
+//! One cgroup (v2) per process, where the machine lets us make them: then the kernel knows the tree, kills
+//! it as one and counts its out-of-memory kills.
 //!
 //! ```text
 //!   <mount of cgroup2>/<our own cgroup>/outlive-<pid of the holder>/<name of the process>
 //! ```
 //!
-//! Everything here is an extra. Any failure means "no cgroup", and the tree is then found by its mark; in most containers
-//! the mount is read-only or missing. Never kills what an earlier holder left, and removes only what is empty.
+//! Everything here is an extra. Any failure means "no cgroup", and the tree is then found by its mark; in
+//! most containers the mount is read-only or missing. Never kills what an earlier holder left, and removes
+//! only what is empty.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -18,7 +19,8 @@ use rustix::fs::{Mode, OFlags};
 
 const PREFIX: &str = "outlive-";
 
-/// Cgroups that a program made inside its own; reading more of them than this is not worth delaying other trees.
+/// Cgroups that a program made inside its own; reading more of them than this is not worth delaying other
+/// trees.
 const MAX_NESTED: usize = 256;
 
 /// The place below which this holder makes its cgroups.
@@ -48,7 +50,8 @@ impl Cgroups {
         create_dir(&base).ok()?;
         let cgroups = Self { base };
         procs_fd(&cgroups.base).ok()?;
-        // Only works where the level above hands the controller down; gives `memory.events` to the processes' cgroups.
+        // Only works where the level above hands the controller down; gives `memory.events` to the
+        // processes' cgroups.
         let _ = write(&cgroups.base.join("cgroup.subtree_control"), b"+memory");
         Some(cgroups)
     }

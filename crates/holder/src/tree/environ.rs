@@ -1,8 +1,9 @@
 //! Finding members by OUTLIVE_PROCESS_ID in their environment, where the mark could not be set.
 //!
-//! Reading an environment takes the lock of that process's memory and can hang for as long as the process is stuck in the kernel.
-//! So it happens on a thread of its own that is left behind if it does not come back, and the pid that
-//! held it is not asked again. At most [`MAX_STUCK`] threads are ever lost this way; then this search is off.
+//! Reading an environment takes the lock of that process's memory and can hang for as long as the process
+//! is stuck in the kernel. So it happens on a thread of its own that is left behind if it does not come
+//! back, and the pid that held it is not asked again. At most [`MAX_STUCK`] threads are ever lost this way;
+//! then this search is off.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -21,7 +22,8 @@ const MAX_STUCK: usize = 4;
 /// How long one search may hold up a pass.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Environments are bounded by the kernel at a quarter of the stack limit; ours is near the start or the end of them.
+/// Environments are bounded by the kernel at a quarter of the stack limit; ours is near the start or the
+/// end of them.
 const MAX_ENVIRON_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Enough for the buffers of one file read.
@@ -116,7 +118,8 @@ impl Work {
     }
 }
 
-/// The pids among `seen` whose environment names `id`. Blocks: not for the holder, fine on a thread that may wait.
+/// The pids among `seen` whose environment names `id`. Blocks: not for the holder, fine on a thread that
+/// may wait.
 pub fn carriers(id: &str, seen: &[Seen]) -> Vec<i32> {
     let living = seen.iter().filter(|seen| !seen.is_dead());
     living

@@ -1,13 +1,16 @@
 //! Which of the seen processes belong to which tree: pure functions over one pass.
 //!
-//! A process is a member if it carries the mark, or is the root, or is in a cgroup or environment that names the tree; further
-//! if its parent is a member, or it is in a group or session that certainly belongs to the tree. The last needs care: a number says
-//! nothing once its process is gone, for it may be someone else's by now. What makes it certain:
+//! A process is a member if it carries the mark, is the root, or is in a cgroup or environment that names
+//! the tree; further if its parent is a member, or if it shares a mark, session or group that certainly
+//! belongs to the tree. The last needs care: the number of a group says nothing once it was empty, for it
+//! may be someone else's by now. What makes it certain:
 //!
-//! * Sessions are only inherited or newly made. So the session of any member is either the one that the holder itself
-//!   is in (or another outsider's, see `outside`) or was made inside the tree, and then all of it is the tree's.
-//! * A group or session numbered like a member that still exists (a zombie counts) was made by that member: the kernel gives
-//!   no pid out again while it is in use as either.
+//! * Marks and sessions are only inherited or newly made. So those of any member are either the ones that
+//!   we ourselves (or another of the untouchable) have, or were made inside the tree, and then all who have
+//!   them are the tree's. Marks inside the tree that differ from its own are those of an outlive that runs
+//!   in it.
+//! * A group or session numbered like a member that still exists (a zombie counts) was made by that member:
+//!   the kernel gives no pid out again while it is in use as either.
 //! * A marked member in the group numbered like the root shows that this group has lived on since.
 
 use super::mark;
@@ -16,20 +19,21 @@ use super::scan::{Procs, Seen};
 /// Where a tree begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
-    /// The pid of the command, 0 if unknown. May stay set after it was reaped: `start_time` guards against reuse.
+    /// The pid of the command, 0 if unknown. May stay set after it was reaped: `start_time` guards against
+    /// reuse. Our own pid stands for everything below us, whatever its mark.
     pub pid: i32,
     /// Its start time; with 0 the pid is believed only if the process carries the mark.
     pub start_time: u64,
     /// The key of the mark, 0 if none was given.
     pub key: u64,
-    /// Set if the mark could not be put on: environments are then searched for this OUTLIVE_PROCESS_ID. They cannot be
-    /// read without risk (see `environ`), hence not by default.
+    /// Set if the mark could not be put on: environments are then searched for this OUTLIVE_PROCESS_ID.
+    /// They cannot be read without risk (see `environ`), hence not by default.
     pub environ_id: Option<String>,
 }
 
 impl Root {
-    /// Takes down what identifies a process that was just spawned (its exec done, not reaped) and checks that it carries
-    /// the mark. `id` is its OUTLIVE_PROCESS_ID.
+    /// Takes down what identifies a process that was just spawned (its exec done, not reaped) and checks
+    /// that it carries the mark. `id` is its OUTLIVE_PROCESS_ID.
     pub fn of(pid: i32, key: u64, id: &str) -> Self {
         let start_time = Procs::open().and_then(|procs| Ok(procs.stat(pid)?.start_time));
         let marked = mark::key_of(pid) == Some(key);
@@ -75,10 +79,12 @@ pub struct Forest<'a> {
     by_group: Index,
     by_session: Index,
     by_key: Index<u64>,
-    /// Us, the exempt and init: never members, nor is what they have a hand in a proof of anything.
+    own_pid: i32,
+    /// Us, the exempt and init: never members, nor does anything that they share prove one.
     untouchable: Vec<i32>,
-    /// Sessions of the untouchable.
-    outside: Vec<i32>,
+    /// Sessions and marks of the untouchable.
+    outside_sessions: Vec<i32>,
+    outside_keys: Vec<u64>,
 }
 
 impl<'a> Forest<'a> {
@@ -89,13 +95,10 @@ impl<'a> Forest<'a> {
     fn around(own_pid: i32, seen: &'a [Seen], exempt: &[i32]) -> Self {
         let mut untouchable = exempt.to_vec();
         untouchable.extend([0, 1, own_pid]);
-        let mut outside: Vec<i32> = seen
-            .iter()
-            .filter(|seen| untouchable.contains(&seen.pid))
-            .map(|seen| seen.session)
-            .collect();
-        // How the kernel shows a session of another pid namespace: not one session, but all of those.
-        outside.push(0);
+        let outside = || seen.iter().filter(|seen| untouchable.contains(&seen.pid));
+        // 0 is how the kernel shows a session of another pid namespace: not one session, but all of those.
+        let outside_sessions = outside().map(|seen| seen.session).chain([0]).collect();
+        let outside_keys = outside().map(|seen| seen.key).chain([0]).collect();
         Self {
             seen,
             by_pid: Index::new(seen, |seen| seen.pid),
@@ -103,8 +106,10 @@ impl<'a> Forest<'a> {
             by_group: Index::new(seen, |seen| seen.pgrp),
             by_session: Index::new(seen, |seen| seen.session),
             by_key: Index::new(seen, |seen| seen.key),
+            own_pid,
             untouchable,
-            outside,
+            outside_sessions,
+            outside_keys,
         }
     }
 
@@ -122,6 +127,9 @@ impl<'a> Forest<'a> {
             .find(root.pid)
             .filter(|at| root.is(&self.seen[*at]));
         walk.reach(at_root);
+        if root.pid == self.own_pid {
+            walk.reach(self.by_parent.find(self.own_pid));
+        }
         walk.follow(root);
         let mut members: Vec<Seen> = self
             .seen
@@ -133,6 +141,11 @@ impl<'a> Forest<'a> {
         members.sort_by_key(|seen| (seen.start_time, seen.pid));
         members
     }
+
+    /// Whether everything with this mark belongs to a tree as soon as one member has it.
+    pub(super) fn is_made_inside(&self, key: u64) -> bool {
+        !self.outside_keys.contains(&key)
+    }
 }
 
 /// The fix-point: everything reached is asked once whom it leads to. The dead lead on, but are no members.
@@ -140,9 +153,10 @@ struct Walk<'a> {
     forest: &'a Forest<'a>,
     reached: Vec<bool>,
     queue: Vec<usize>,
-    /// Sessions and groups that were taken whole: asking again for each member would make a large session quadratic.
+    /// What was taken whole already: asking again for each member would make a large session quadratic.
     sessions: Vec<i32>,
     groups: Vec<i32>,
+    keys: Vec<u64>,
 }
 
 impl<'a> Walk<'a> {
@@ -154,6 +168,7 @@ impl<'a> Walk<'a> {
             queue: Vec::new(),
             sessions: Vec::new(),
             groups: Vec::new(),
+            keys: Vec::new(),
         }
     }
 
@@ -179,6 +194,12 @@ impl<'a> Walk<'a> {
         }
     }
 
+    fn reach_key(&mut self, key: u64) {
+        if insert(&mut self.keys, key) {
+            self.reach(self.forest.by_key.find(key));
+        }
+    }
+
     fn follow(&mut self, root: &Root) {
         let forest = self.forest;
         while let Some(at) = self.queue.pop() {
@@ -186,8 +207,11 @@ impl<'a> Walk<'a> {
             self.reach(forest.by_parent.find(seen.pid));
             self.reach(forest.by_group.find(seen.pid));
             self.reach(forest.by_session.find(seen.pid));
-            if !forest.outside.contains(&seen.session) {
+            if !forest.outside_sessions.contains(&seen.session) {
                 self.reach_session(seen.session);
+            }
+            if forest.is_made_inside(seen.key) {
+                self.reach_key(seen.key);
             }
             if root.pid > 1 && seen.pgrp == root.pid && root.carries_mark(seen) {
                 self.reach_group(root.pid);
@@ -197,7 +221,7 @@ impl<'a> Walk<'a> {
 }
 
 /// Whether it was new to the sorted list.
-fn insert(list: &mut Vec<i32>, number: i32) -> bool {
+fn insert<T: Ord>(list: &mut Vec<T>, number: T) -> bool {
     match list.binary_search(&number) {
         Ok(_) => false,
         Err(at) => {
@@ -207,7 +231,8 @@ fn insert(list: &mut Vec<i32>, number: i32) -> bool {
     }
 }
 
-/// Positions in a pass by one field: sorted, because that is a tenth of a hash map's memory and made once per pass.
+/// Positions in a pass by one field: sorted, because that is a tenth of a hash map's memory and made once
+/// per pass.
 struct Index<K = i32>(Vec<(K, u32)>);
 
 impl<K: Copy + Ord> Index<K> {
@@ -407,16 +432,61 @@ mod tests {
 
     #[test]
     fn holder_server_and_init_are_out_of_reach_whatever_they_carry() {
-        let mut seen = vec![
+        let seen = [
             marked(process(1, 0)),
             marked(leader(HOLDER, 1)),
             marked(process(SERVER, HOLDER)),
+            process(60, HOLDER),
+            process(61, SERVER),
         ];
-        seen.extend([process(60, HOLDER), process(61, SERVER)]);
         let forest = Forest::around(HOLDER, &seen, &[SERVER]);
-        for pid in [1, HOLDER, SERVER] {
+        for pid in [0, 1, SERVER] {
             assert_eq!(forest.members(&root(pid), &[0, 1, HOLDER, SERVER, -1]), []);
         }
+    }
+
+    #[test]
+    fn our_own_pid_stands_for_everything_below_us() {
+        let seen = [
+            process(60, HOLDER),
+            leader(61, 60),
+            process(62, SERVER),
+            process(63, 1),
+        ];
+        assert_eq!(pids(&root(HOLDER), &seen), [60, 61]);
+    }
+
+    #[test]
+    fn an_outlive_inside_goes_with_the_trees_it_marked() {
+        let inner = |seen| Seen { key: 8, ..seen };
+        let seen = [
+            marked(process(60, HOLDER)),
+            inner(leader(61, 60)),
+            inner(leader(62, 1)),
+            process(63, 62),
+            Seen {
+                key: 9,
+                ..leader(64, 1)
+            },
+        ];
+        assert_eq!(pids(&root(60), &seen), [60, 61, 62, 63]);
+    }
+
+    #[test]
+    fn the_mark_that_we_carry_ourselves_proves_nothing() {
+        let outer = |seen| Seen { key: 8, ..seen };
+        let seen = [
+            outer(leader(HOLDER, 1)),
+            outer(process(60, HOLDER)),
+            outer(process(70, 1)),
+        ];
+        let forest = Forest::around(HOLDER, &seen, &[]);
+        let pids: Vec<i32> = forest
+            .members(&root(60), &[])
+            .iter()
+            .map(|seen| seen.pid)
+            .collect();
+        assert_eq!(pids, [60]);
     }
 
     #[test]

@@ -4,8 +4,9 @@
 //!   holder loop ── signal(job) ──▶ inbox ──▶ worker: pass, pass, … ──▶ done ── notify ──▶ holder loop: take_done()
 //! ```
 //!
-//! Every pass over /proc serves all jobs at once, and waiting for one stubborn tree is a poll that a new job interrupts: no tree
-//! delays another. Nothing here spawns, reaps or blocks on a file of a stuck process.
+//! Every pass over /proc serves all jobs at once, and waiting for one stubborn tree is a poll that a new
+//! job interrupts: no tree delays another. Nothing here spawns, reaps or blocks on a file of a stuck
+//! process.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,7 +26,8 @@ use super::hunt::{Hunt, send};
 use super::scan::{Procs, Seen};
 use super::target::{Target, signal_from};
 
-/// Descriptors that may be open at a time to wait for the dying. The rest is looked at again every [`RECHECK`].
+/// Descriptors that may be open at a time to wait for the dying. The rest is looked at again every
+/// [`RECHECK`].
 const MAX_PINS: usize = 64;
 const RECHECK: Duration = Duration::from_millis(20);
 
@@ -37,7 +39,8 @@ const STACK_BYTES: usize = 256 * 1024;
 /// What is to be done with a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Sends this signal once to every member; after SIGTERM also SIGCONT, so that stopped ones can act on it.
+    /// Sends this signal once to every member; after SIGTERM also SIGCONT, so that stopped ones can act on
+    /// it.
     Signal(i32),
     /// Ends the tree, whatever it does.
     Kill,
@@ -45,7 +48,8 @@ pub enum Action {
 
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// Names the tree to the caller. A second job for it joins the one under way, and both are answered by one [`Done`].
+    /// Names the tree to the caller. A second job for it joins the one under way, and both are answered by
+    /// one [`Done`].
     pub ticket: u64,
     pub root: Root,
     pub cgroup: Option<PathBuf>,
@@ -90,7 +94,8 @@ pub struct Killer {
 }
 
 impl Killer {
-    /// `notify` is an eventfd, written whenever [`Killer::take_done`] has something. `exempt` is never signalled.
+    /// `notify` is an eventfd, written whenever [`Killer::take_done`] has something. `exempt` is never
+    /// signalled.
     pub fn start(notify: OwnedFd, exempt: Vec<i32>) -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let inbox = Mutex::new(Inbox {
@@ -239,17 +244,19 @@ impl Worker {
     fn pass(&mut self) {
         let exempt = self.shared.inbox().exempt.clone();
         let hunts = &mut self.hunts;
-        let mut keys: Vec<(u64, usize)> = hunts
+        let mut keys: Vec<(u64, usize)> = Vec::new();
+        for (at, hunt) in hunts
             .iter()
             .enumerate()
-            .filter(|(_, hunt)| hunt.root.key != 0 && hunt.needs_pass())
-            .map(|(at, hunt)| (hunt.root.key, at))
-            .collect();
+            .filter(|(_, hunt)| hunt.needs_pass())
+        {
+            keys.extend(hunt.keys().iter().map(|key| (*key, at)));
+        }
         keys.sort_unstable();
         let pass = self.procs.pass(&mut |pid, key| {
             let hunted = keys.binary_search_by_key(&key, |(key, _)| *key).ok();
             if let Some(at) = hunted.filter(|_| !exempt.contains(&pid)) {
-                hunts[keys[at].1].sight(pid);
+                hunts[keys[at].1].sight(pid, key);
             }
         });
         let Ok(pass) = pass else {
@@ -268,7 +275,9 @@ impl Worker {
         for hunt in self.hunts.iter_mut().filter(|hunt| hunt.needs_pass()) {
             let others = others(&hunt.root, hunt.cgroup.as_ref(), &by_environ);
             let members = forest.members(&hunt.root, &others);
-            hunt.close_in(&members, pass.vanished > 0, &self.procs, now);
+            let keys = members.iter().map(|seen| seen.key);
+            hunt.learn(keys.filter(|key| forest.is_made_inside(*key)));
+            hunt.close_in(&members, pass.outrun, &self.procs, now);
         }
     }
 

@@ -1,22 +1,24 @@
 //! The mark: a number that every process of a tree carries and that no ordinary program takes off.
 //!
-//! It is the hard RLIMIT_RTTIME, in microseconds of uninterrupted real-time scheduling: unlimited nearly everywhere,
-//! without meaning at a value of 180,000 years, inherited by fork, exec and setsid, and untouched by `env -i`.
+//! It is the hard RLIMIT_RTTIME, in microseconds of uninterrupted real-time scheduling: unlimited nearly
+//! everywhere, without meaning at a value of 180,000 years, inherited by fork, exec and setsid, and
+//! untouched by `env -i`.
 //!
 //! Where it fails, and what then finds the tree:
-//! * It may only be lowered without CAP_SYS_RESOURCE. An outlive inside an outlive therefore has to draw keys below the
-//!   one it carries itself ([`draw`]); its programs then carry the inner key, and the outer outlive finds
-//!   them as descendants of the inner holder.
-//! * Below some other finite limit, or in a sandbox kernel that refuses the call (gVisor), it cannot be set. The spawn goes on
-//!   without; group, session, descent, cgroup and the environment variable remain ([`super::Root::of`] notices).
+//! * It may only be lowered without CAP_SYS_RESOURCE. An outlive inside an outlive therefore has to draw
+//!   keys below the one it carries itself ([`draw`]); its programs then carry the inner key, and the outer
+//!   outlive finds them as descendants of the inner holder.
+//! * Below some other finite limit, or in a sandbox kernel that refuses the call (gVisor), it cannot be
+//!   set. The spawn goes on without; group, session, descent, cgroup and the environment variable remain
+//!   ([`super::Root::of`] notices).
 //! * A program that lowers its own limit (`ulimit -R`, rtkit) sheds it: group, session and descent remain.
 
 use std::io;
 
 use rustix::io::Errno;
 
-/// "OLV" above 40 bits of key: below 2^63, so that programs which keep limits in a signed number can hold it too,
-/// and never RLIM_INFINITY.
+/// "OLV" above 40 bits of key: below 2^63, so that programs which keep limits in a signed number can hold
+/// it too, and never RLIM_INFINITY.
 const BASE: u64 = 0x4F_4C56 << KEY_BITS;
 const KEY_BITS: u32 = 40;
 const KEY_MASK: u64 = (1 << KEY_BITS) - 1;
@@ -51,7 +53,8 @@ pub fn key_of(pid: i32) -> Option<u64> {
 /// Like [`key_of`], with 0 for "no mark", so that "gone" can be told apart.
 pub(super) fn read_key(pid: i32) -> Result<u64, Errno> {
     let hard = match hard_limit(pid) {
-        // Set-uid programs and other users' processes: the file is world-readable and needs no lock that can hang.
+        // Set-uid programs and other users' processes: the file is world-readable and needs no lock that
+        // can hang.
         Err(Errno::PERM | Errno::NOSYS) => hard_limit_from_proc(pid)?,
         answer => answer?,
     };

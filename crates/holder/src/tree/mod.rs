@@ -8,9 +8,9 @@
 //!                            cgroup.procs┘    └environ (only where the mark could not be set)
 //! ```
 //!
-//! Owns: what belongs to a tree, signalling it, and the optional cgroups. Does not spawn, does not reap and knows
-//! nothing of records. The holder's loop only posts jobs and collects answers; everything that reads /proc
-//! runs on the killer's thread, and nothing on it reads a file that a stuck process could make hang.
+//! Owns: what belongs to a tree, signalling it, and the optional cgroups. Does not spawn, does not reap and
+//! knows nothing of records. The holder's loop only posts jobs and collects answers; everything that reads
+//! /proc runs on the killer's thread, and nothing on it reads a file that a stuck process could make hang.
 
 pub mod cgroup;
 mod environ;

@@ -1,10 +1,16 @@
 //! One pass over /proc: who is there, whose child, in which group and session, with which mark.
 //!
-//! Reads only `stat` (and `limits` where the call is refused): neither takes the lock of a process's memory,
-//! so a process stuck in the kernel cannot hang the pass. Never add cmdline, environ, maps or exe contents here.
+//! Reads only `stat` (and `limits` where the call is refused): neither takes the lock of a process's
+//! memory, so a process stuck in the kernel cannot hang the pass. Never add cmdline, environ, maps or exe
+//! contents here.
 //!
-//! Freshness matters as much as completeness: a program that forks and exits in a loop is a different pid every 100 µs.
-//! The list is therefore taken in small pieces and the mark is read, and reported, before anything slower.
+//! A program that forks and exits in a loop is a different pid every 50 µs, so a list that is read first
+//! and looked at later only shows corpses. What makes a pass catch it:
+//! * The list is taken in small pieces, and the mark is read, and reported, before anything slower.
+//! * Pids are given out in ascending order and a pass ascends, so the child of one that ended is still ahead.
+//! * Except if the piece was listed while the child had its pid but was not visible yet, between others
+//!   that were. So from where one had ended the list is read again, until all that is new in it lives.
+//!   (Pids that wrap around are left to the next pass.)
 
 use std::io::{self, Write as _};
 use std::mem::MaybeUninit;
@@ -15,13 +21,18 @@ use rustix::io::Errno;
 
 use super::mark;
 
-/// About 40 names per system call. The kernel continues at a pid, not at an index, so small pieces miss nothing.
+/// About 40 names per system call. The kernel continues at a pid, not at an index, so small pieces miss
+/// nothing.
 const LIST_BYTES: usize = 1024;
+
+/// How often parts of the list are read again in one pass.
+const MAX_CHASES: u32 = 100;
 
 /// Longer than the first 22 fields of `stat` can be.
 const STAT_BYTES: usize = 768;
 
-/// A process as one pass saw it. `start_time` (clock ticks since boot) tells it from a later one with its pid.
+/// A process as one pass saw it. `start_time` (clock ticks since boot) tells it from a later one with its
+/// pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub pid: i32,
@@ -38,7 +49,8 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Whether only the corpse is left. A process whose *first thread* ended is a zombie too, but one that still runs.
+    /// Whether only the corpse is left. A process whose *first thread* ended is a zombie too, but one that
+    /// still runs.
     pub fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1
     }
@@ -51,8 +63,8 @@ pub fn all() -> io::Result<Vec<Seen>> {
 
 pub(super) struct Pass {
     pub(super) seen: Vec<Seen>,
-    /// Processes that ended between being listed and being read: any of them may have left a child behind.
-    pub(super) vanished: u32,
+    /// Whether processes kept ending before they could be looked at.
+    pub(super) outrun: bool,
 }
 
 /// /proc, kept open: a pass then works even when this process has no descriptor left.
@@ -69,39 +81,73 @@ impl Procs {
 
     /// `sight` is called with pid and key of each marked process as soon as that is known.
     pub(super) fn pass(&self, sight: &mut dyn FnMut(i32, u64)) -> io::Result<Pass> {
-        let mut pass = Pass {
-            seen: Vec::with_capacity(128),
-            vanished: 0,
-        };
-        rustix::fs::seek(&self.dir, SeekFrom::Start(0))?;
-        let mut buffer = [MaybeUninit::uninit(); LIST_BYTES];
-        let mut names = RawDir::new(&self.dir, &mut buffer);
-        while let Some(name) = names.next() {
-            if let Some(pid) = parse_pid(name?.file_name().to_bytes()) {
-                self.look(pid, sight, &mut pass);
+        let mut seen = Vec::with_capacity(128);
+        let mut place = 0;
+        for _ in 0..=MAX_CHASES {
+            match self.look_from(place, sight, &mut seen)? {
+                Some(ended) => place = ended,
+                None => {
+                    return Ok(Pass {
+                        seen,
+                        outrun: false,
+                    });
+                }
             }
         }
-        Ok(pass)
+        Ok(Pass { seen, outrun: true })
     }
 
-    fn look(&self, pid: i32, sight: &mut dyn FnMut(i32, u64), pass: &mut Pass) {
-        let key = match mark::read_key(pid) {
-            Ok(key) => key,
-            Err(Errno::SRCH | Errno::NOENT) => {
-                pass.vanished += 1;
-                return;
+    /// Looks at what is new from a place in the list on; the place of the first that had ended and so may
+    /// have left a child.
+    fn look_from(
+        &self,
+        place: u64,
+        sight: &mut dyn FnMut(i32, u64),
+        seen: &mut Vec<Seen>,
+    ) -> io::Result<Option<u64>> {
+        rustix::fs::seek(&self.dir, SeekFrom::Start(place))?;
+        let mut buffer = [MaybeUninit::uninit(); LIST_BYTES];
+        let mut names = RawDir::new(&self.dir, &mut buffer);
+        let mut next = place;
+        let mut ended = None;
+        while let Some(name) = names.next() {
+            let name = name?;
+            // The kernel tells the place behind each name, and behind the last one "the end", whatever
+            // comes later.
+            let place = std::mem::replace(&mut next, name.next_entry_cookie());
+            let Some(pid) = parse_pid(name.file_name().to_bytes()) else {
+                continue;
+            };
+            let Err(at) = seen.binary_search_by_key(&pid, |seen| seen.pid) else {
+                continue;
+            };
+            match self.look(pid, sight) {
+                Ok(found) => {
+                    if found.is_dead() {
+                        ended.get_or_insert(place);
+                    }
+                    seen.insert(at, found);
+                }
+                Err(Errno::SRCH | Errno::NOENT) => {
+                    ended.get_or_insert(place);
+                }
+                // Hidden from us (hidepid): not one that we could signal.
+                Err(_) => {}
             }
-            Err(_) => 0,
+        }
+        Ok(ended)
+    }
+
+    fn look(&self, pid: i32, sight: &mut dyn FnMut(i32, u64)) -> Result<Seen, Errno> {
+        let key = match mark::read_key(pid) {
+            Err(Errno::SRCH | Errno::NOENT) => return Err(Errno::SRCH),
+            answer => answer.unwrap_or(0),
         };
         if key != 0 {
             sight(pid, key);
         }
-        match self.stat(pid) {
-            Ok(seen) => pass.seen.push(Seen { key, ..seen }),
-            // Gone since, but known not to be marked: of no interest to a marked tree.
-            Err(Errno::SRCH | Errno::NOENT) => pass.vanished += u32::from(key != 0),
-            Err(_) => {}
-        }
+        let seen = self.stat(pid)?;
+        Ok(Seen { key, ..seen })
     }
 
     /// The process as it is now, without its key.
@@ -126,7 +172,8 @@ impl Procs {
     }
 }
 
-/// What can be learnt without a descriptor, so that a holder which ran out of them can still kill: the mark, and this.
+/// What can be learnt without a descriptor, so that a holder which ran out of them can still kill: the
+/// mark, and this.
 fn without_descriptor(pid: i32) -> Seen {
     // A zombie has no program any more.
     let gone = rustix::fs::readlink(format!("/proc/{pid}/exe"), Vec::new()) == Err(Errno::NOENT);
@@ -151,7 +198,8 @@ fn parse_pid(name: &[u8]) -> Option<i32> {
     }
 }
 
-/// The name in parentheses may hold anything, also spaces, newlines and `)`: the fields begin after the last one.
+/// The name in parentheses may hold anything, also spaces, newlines and `)`: the fields begin after the
+/// last one.
 fn parse_stat(line: &[u8]) -> Option<Seen> {
     let open = line.iter().position(|byte| *byte == b'(')?;
     let close = line.iter().rposition(|byte| *byte == b')')?;

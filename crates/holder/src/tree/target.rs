@@ -1,8 +1,9 @@
 //! Signalling exactly the process that was seen, or nobody.
 //!
-//! A pid may be someone else's by the time a signal goes out. So: pin it by a pidfd, check that the pinned one is still the one
-//! that was seen, signal through the pidfd. Where there is no pidfd (no descriptor left, a sandbox kernel without the
-//! call) the check is made right before kill(2): a window of microseconds instead of none.
+//! A pid may be someone else's by the time a signal goes out. So: pin it by a pidfd, check that the pinned
+//! one is still the one that was seen, signal through the pidfd. Where there is no pidfd (no descriptor
+//! left, a sandbox kernel without the call) the check is made right before kill(2): a window of
+//! microseconds instead of none.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -20,7 +21,8 @@ const LAST_REALTIME: i32 = 64;
 /// A signal by number, if it is one that may be sent to a program.
 pub(super) fn signal_from(number: i32) -> Option<Signal> {
     if (FIRST_FREE_REALTIME..=LAST_REALTIME).contains(&number) {
-        // SAFETY: a valid number that no C library reserves, checked above; it is only ever sent, never handled.
+        // SAFETY: a valid number that no C library reserves, checked above; it is only ever sent, never
+        // handled.
         return Some(unsafe { Signal::from_raw_unchecked(number) });
     }
     Signal::from_named_raw(number)
