@@ -38,14 +38,18 @@ impl ProcessConfig {
     /// Refuses nonsense; a default above the maximum is brought down to it.
     pub fn checked(mut self) -> Result<Self> {
         let zero = |field: &str, message: &str| Err(Error::invalid(field, message, 0));
-        if self.max_concurrent_processes == 0 {
-            return zero("maxConcurrentProcesses", "maxConcurrentProcesses must be greater than 0");
-        }
-        if self.default_run_timeout_ms == 0 || self.max_run_timeout_ms == 0 {
-            return zero("defaultRunTimeoutMs", "timeouts must be greater than 0");
-        }
-        if self.max_output_bytes == 0 || self.max_log_bytes_per_process == 0 || self.max_input_bytes_per_request == 0 {
-            return zero("maxOutputBytes", "byte limits must be greater than 0");
+        // The words are sandbox-agent's; the field is the one that is wrong.
+        for (field, value, message) in [
+            ("maxConcurrentProcesses", self.max_concurrent_processes, "maxConcurrentProcesses must be greater than 0"),
+            ("defaultRunTimeoutMs", self.default_run_timeout_ms, "timeouts must be greater than 0"),
+            ("maxRunTimeoutMs", self.max_run_timeout_ms, "timeouts must be greater than 0"),
+            ("maxOutputBytes", self.max_output_bytes, "byte limits must be greater than 0"),
+            ("maxLogBytesPerProcess", self.max_log_bytes_per_process, "byte limits must be greater than 0"),
+            ("maxInputBytesPerRequest", self.max_input_bytes_per_request, "byte limits must be greater than 0"),
+        ] {
+            if value == 0 {
+                return zero(field, message);
+            }
         }
         if self.max_log_bytes_per_process > MAX_LOG_BYTES {
             return Err(Error::invalid(

@@ -209,7 +209,7 @@ impl Core {
 
     /// Follows events after number `after`, or from now on.
     pub fn follow_events(&self, after: Option<u64>) -> Follower {
-        let next = after.map_or_else(|| self.services.events.next_sequence(), |after| after + 1);
+        let next = after.map_or_else(|| self.services.events.next_sequence(), |after| after.saturating_add(1));
         Follower { services: Arc::clone(&self.services), next }
     }
 

@@ -45,7 +45,7 @@ pub enum Error {
 
 impl Error {
     pub fn not_found(id: &str) -> Self {
-        Self::NotFound { resource: "process", id: id.to_owned() }
+        Self::NotFound { resource: "process", id: shorten(id.to_owned()) }
     }
 
     pub fn conflict(code: &'static str, message: impl Into<String>) -> Self {
@@ -85,18 +85,22 @@ impl Error {
         use rustix::io::Errno;
         let errno = Errno::from_raw_os_error(errno);
         let why = std::io::Error::from(errno);
-        let cwd = cwd.unwrap_or(".");
+        let command = &shorten(command.to_owned());
+        let cwd = &shorten(cwd.unwrap_or(".").to_owned());
         let spawn = |code, message: String| Self::Spawn { code, message };
         match (stage, errno) {
             (SpawnStage::Cwd, Errno::NOENT | Errno::NOTDIR) => {
                 spawn("cwd_not_found", format!("the working folder {cwd} does not exist"))
             }
             (SpawnStage::Cwd, _) => spawn("cwd_not_accessible", format!("cannot enter the working folder {cwd}: {why}")),
-            (SpawnStage::Exec, Errno::NOENT) => spawn(
+            (SpawnStage::Exec, Errno::NOENT | Errno::NAMETOOLONG | Errno::LOOP) => spawn(
                 "command_not_found",
                 format!("{command}: command not found; give a path, or set PATH in env"),
             ),
-            (SpawnStage::Exec, Errno::ACCESS | Errno::NOEXEC | Errno::ISDIR | Errno::NOTDIR) => {
+            (
+                SpawnStage::Exec,
+                Errno::ACCESS | Errno::NOEXEC | Errno::ISDIR | Errno::NOTDIR | Errno::PERM | Errno::TXTBSY | Errno::LIBBAD | Errno::INVAL,
+            ) => {
                 spawn("not_executable", format!("{command} cannot be executed: {why}"))
             }
             (SpawnStage::Exec, Errno::TOOBIG) => {

@@ -139,7 +139,7 @@ impl Process {
             && inner.record.last_attach_at_ms.is_some()
             && held.detach_at == 0
         {
-            self.services.link.arm(self.key, Cause::Detached, clock::boot_ms() + ms);
+            self.services.link.arm(self.key, Cause::Detached, clock::boot_ms().saturating_add(ms));
         }
     }
 
@@ -518,7 +518,7 @@ impl Process {
                 inner.record.restarts += 1;
                 inner.failures += 1;
                 let first = if policy.delay_ms == 0 { 1000 } else { policy.delay_ms };
-                (first << (inner.failures - 1).min(16)).min(LONGEST_RESTART_DELAY_MS)
+                first.min(LONGEST_RESTART_DELAY_MS).saturating_mul(1 << (inner.failures - 1).min(16)).min(LONGEST_RESTART_DELAY_MS)
             }
         };
         let process = Arc::clone(self);
@@ -549,7 +549,7 @@ impl Process {
     pub async fn stop(self: &Arc<Self>, grace: Duration, wait: Duration) -> Result<()> {
         if self.settled(Command::Stop).await? == Decision::Stop {
             self.want_stop(false);
-            let kill_at = clock::boot_ms() + grace.as_millis() as u64;
+            let kill_at = clock::boot_ms().saturating_add(grace.as_millis() as u64);
             let ending = self.services.link.end(self.key, 15, kill_at, Cause::Stopped);
             crate::hooks::reach("between_term_and_kill");
             self.await_end(ending, wait).await;
@@ -591,7 +591,7 @@ impl Process {
             Decision::EndThenSpawn => {
                 let generation = lock(&self.inner).record.generation;
                 self.want_stop(true);
-                let kill_at = clock::boot_ms() + grace.as_millis() as u64;
+                let kill_at = clock::boot_ms().saturating_add(grace.as_millis() as u64);
                 drop(self.services.link.end(self.key, 15, kill_at, Cause::Stopped));
                 self.until(|process| {
                     let inner = lock(&process.inner);
@@ -758,7 +758,7 @@ impl Process {
         if inner.attachments.len() == 0
             && let Some(ms) = inner.record.spec.kill_after_detach_ms
         {
-            self.services.link.arm(self.key, Cause::Detached, clock::boot_ms() + ms);
+            self.services.link.arm(self.key, Cause::Detached, clock::boot_ms().saturating_add(ms));
         }
         self.choose_size(&mut inner);
         if !inner.removed {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocketUpgrade};
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::json;
 use utoipa::IntoParams;
 
-use super::extract::Params;
+use super::extract::{Params, Path};
 use super::input::{Encoding, check_size, decode};
 use super::lifecycle::SignalName;
 use super::output::{check_offset, parse_flow};

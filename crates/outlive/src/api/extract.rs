@@ -6,7 +6,7 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use serde::de::DeserializeOwned;
 
-use super::problem::{Kind, Problem};
+use super::problem::{Kind, Problem, quote};
 
 /// Larger bodies are refused; the largest legitimate one is the stdin of a run.
 pub(crate) const MAX_BODY_BYTES: usize = 2 << 20;
@@ -79,7 +79,7 @@ fn wrong_type(path: &str, message: &str) -> Problem {
         Kind::InvalidRequest,
         StatusCode::UNPROCESSABLE_ENTITY,
         "invalid_body",
-        format!("the body does not fit: {path}: {short}"),
+        format!("the body does not fit: {}: {}", quote(path), quote(short)),
     );
     if let Some(missing) = short.strip_prefix("missing field ") {
         let missing = missing.trim_matches('`');
@@ -90,6 +90,20 @@ fn wrong_type(path: &str, message: &str) -> Problem {
     match short.split_once(", expected ") {
         Some((got, expected)) => problem.with_expected(expected, got.trim_start_matches("invalid type: ")),
         None => problem,
+    }
+}
+
+/// The variable part of the path.
+pub(crate) struct Path<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = axum::extract::Path::from_request_parts(parts, state).await;
+        path.map(|axum::extract::Path(value)| Self(value)).map_err(|_| {
+            Problem::bad_request("invalid_path", "the path is not UTF-8").with_expected("UTF-8", parts.uri.path())
+        })
     }
 }
 

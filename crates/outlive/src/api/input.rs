@@ -1,7 +1,7 @@
 //! Input and window size.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use outlive_core::Error;
@@ -10,7 +10,7 @@ use outlive_core::process::ProcessInfo;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::extract::Body;
+use super::extract::{Body, Path};
 use super::problem::{Answer, Problem};
 use super::state::App;
 

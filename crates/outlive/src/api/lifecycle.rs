@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use outlive_core::process::ProcessInfo;
 use outlive_core::signal;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{Body, Params};
+use super::extract::{Body, Params, Path};
 use super::problem::{Answer, Problem};
 use super::state::App;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
@@ -15,7 +15,7 @@ use outlive_core::process::Process;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::Params;
+use super::extract::{Params, Path};
 use super::problem::{Answer, Problem};
 use super::sse;
 use super::state::App;

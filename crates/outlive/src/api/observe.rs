@@ -1,12 +1,13 @@
 //! Who is attached, and what runs inside.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use outlive_core::attach::AttachmentInfo;
 use outlive_core::observe::{ListeningPort, TreeProcess};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::extract::Path;
 use super::problem::{Answer, Problem};
 use super::state::App;
 

@@ -3,7 +3,7 @@
 use std::io;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, stream};
@@ -12,7 +12,7 @@ use outlive_core::log::{Cursor, Flow, Item, Log, Start, StreamFilter};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::extract::Params;
+use super::extract::{Params, Path};
 use super::logs::stream_filter;
 use super::problem::{Answer, Problem};
 use super::state::App;

@@ -73,7 +73,7 @@ impl Problem {
 
     pub(crate) fn with_expected(mut self, expected: impl Into<String>, got: impl Into<String>) -> Self {
         self.expected = Some(expected.into());
-        self.got = Some(got.into());
+        self.got = Some(quote(&got.into()));
         self
     }
 
@@ -88,6 +88,15 @@ impl Problem {
 
     pub(crate) fn detail(&self) -> &str {
         &self.detail
+    }
+}
+
+/// Errors quote what was sent, but never at length.
+pub(crate) fn quote(text: &str) -> String {
+    const LONGEST: usize = 200;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 

@@ -1,14 +1,14 @@
 //! Creating, listing, reading, changing and deleting processes.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use outlive_core::Create;
 use outlive_core::process::{IfTagExists, Owner, Patch, ProcessInfo, Source, Spec, Status};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{Body, JsonBytes, Params, parse};
+use super::extract::{Body, JsonBytes, Params, Path, parse};
 use super::problem::{Answer, Problem};
 use super::state::App;
 

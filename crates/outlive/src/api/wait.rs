@@ -1,7 +1,7 @@
 //! Waiting for something to happen in a process.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use base64::Engine as _;
 use outlive_core::log::StreamFilter;
 use outlive_core::process::ProcessInfo;
@@ -9,7 +9,7 @@ use outlive_core::{HttpTarget, Outcome, Wait, WaitFor};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::extract::Body;
+use super::extract::{Body, Path};
 use super::logs::stream_filter;
 use super::problem::{Answer, Problem};
 use super::state::App;
