@@ -253,9 +253,9 @@ impl Core {
 
 }
 
-pub(crate) fn request_hash(spec: &Spec) -> u64 {
+pub(crate) fn request_hash(request: &impl serde::Serialize) -> u64 {
     let mut hasher = DefaultHasher::new();
-    serde_json::to_string(spec).unwrap_or_default().hash(&mut hasher);
+    serde_json::to_string(request).unwrap_or_default().hash(&mut hasher);
     hasher.finish()
 }
 

@@ -11,7 +11,7 @@ use outlive_holder::log::{Cause, Exit, Stream};
 use tokio::sync::watch;
 
 use crate::core::{Core, request_hash};
-use crate::log::{Cursor, Flow, Item, Start, StreamFilter};
+use crate::log::{Cursor, Flow, Item, Log, Start, StreamFilter};
 use crate::process::{Idempotency, IfTagExists, OnTimeout, Process, Spec, StdinMode};
 use crate::services::Services;
 use crate::table::Reserved;
@@ -87,9 +87,10 @@ impl Collectors {
         let (tell, collecting) = watch::channel(None);
         let process_task = Arc::clone(process);
         tokio::spawn(async move {
-            let mut collector = Collector::new(&process_task, cap);
-            let _ = collector.run(&process_task).await;
-            let _ = tell.send(Some(Arc::new(collector.result)));
+            if let Ok(mut collector) = Collector::new(&process_task, cap, Flow::Lossless) {
+                collector.run().await;
+                let _ = tell.send(Some(Arc::new(collector.finish())));
+            }
         });
         all.insert(process.id().to_owned(), collecting.clone());
         collecting
@@ -135,7 +136,7 @@ impl Core {
             record.detached = run.detach;
             record.idempotency = run.idempotency_key.as_ref().map(|key| Idempotency {
                 key: format!("run/{key}"),
-                request_hash: request_hash(&run.spec),
+                request_hash: request_hash(&(&run.spec, &run.stdin)),
             });
             match self.services.table.reserve(&self.services, record, IfTagExists::Error)? {
                 Reserved::New(process) => match process.start().await {
@@ -159,21 +160,15 @@ impl Core {
 
     async fn await_own(&self, process: Arc<Process>, cap: usize, patience: Option<u64>) -> Result<RunOutcome> {
         let mut owned = OwnRun { process: Some(Arc::clone(&process)) };
-        let mut collector = Collector::new(&process, cap);
-        let finished = within(patience, collector.run(&process)).await;
+        let mut collector = Collector::new(&process, cap, Flow::Lossless)?;
+        let finished = within(patience, collector.run()).await;
         owned.process = None;
-        match finished {
-            Some(result) => {
-                result?;
-                process.remove();
-                Ok(RunOutcome::Finished(Arc::new(collector.result)))
-            }
-            None => {
-                process.promote();
-                let so_far = Arc::new(collector.so_far());
-                Ok(RunOutcome::StillRunning { process, so_far })
-            }
+        if finished.is_some() {
+            process.remove();
+            return Ok(RunOutcome::Finished(Arc::new(collector.finish())));
         }
+        process.promote();
+        Ok(RunOutcome::StillRunning { process, so_far: Arc::new(collector.so_far()) })
     }
 
     async fn await_shared(&self, process: Arc<Process>, cap: usize, patience: Option<u64>) -> Result<RunOutcome> {
@@ -187,7 +182,7 @@ impl Core {
             Some(None) => Err(Error::not_found(process.id())),
             None => {
                 process.promote();
-                let so_far = RunResult { process_id: process.id().to_owned(), ..RunResult::default() };
+                let so_far = Collector::new(&process, cap, Flow::Live)?.so_far();
                 Ok(RunOutcome::StillRunning { process, so_far: Arc::new(so_far) })
             }
         }
@@ -239,38 +234,44 @@ struct Collector {
     result: RunResult,
     cap: usize,
     begun: Instant,
+    log: Arc<Log>,
+    cursor: Cursor,
 }
 
 impl Collector {
-    fn new(process: &Process, cap: usize) -> Self {
+    fn new(process: &Process, cap: usize, flow: Flow) -> Result<Self> {
+        let log = process.log()?;
         let result = RunResult { process_id: process.id().to_owned(), ..RunResult::default() };
-        Self { result, cap, begun: Instant::now() }
+        let mut cursor = Cursor::new(Arc::clone(&log), Start::At(0), flow, StreamFilter::All);
+        cursor.expect_acknowledgements();
+        Ok(Self { result, cap, begun: Instant::now(), log, cursor })
     }
 
     /// Reads until the exit. Sleeps until then, or until the ring is full: small runs wake it once.
-    async fn run(&mut self, process: &Process) -> Result<()> {
-        let log = process.log()?;
-        let mut cursor = Cursor::new(Arc::clone(&log), Start::At(0), Flow::Lossless, StreamFilter::All);
-        cursor.expect_acknowledgements();
-        let exit = loop {
-            match cursor.try_next(READ_BYTES) {
-                Some(Item::Bytes { stream, bytes, .. }) => self.take(stream, &bytes),
-                Some(Item::Exit(exit)) => break exit,
-                Some(Item::Gap { .. }) => {
+    async fn run(&mut self) {
+        while !self.take_what_is_there() {
+            self.log.until_exit_or_full(self.cursor.offset()).await;
+        }
+    }
+
+    /// True at the exit.
+    fn take_what_is_there(&mut self) -> bool {
+        while let Some(item) = self.cursor.try_next(READ_BYTES) {
+            match item {
+                Item::Bytes { stream, bytes, .. } => self.take(stream, &bytes),
+                Item::Gap { .. } => {
                     self.result.stdout_truncated = true;
                     self.result.stderr_truncated = true;
                 }
-                Some(Item::BecameLive) => {}
-                None => {
-                    cursor.acknowledge(cursor.offset());
-                    log.until_exit_or_full(cursor.offset()).await;
+                Item::BecameLive => {}
+                Item::Exit(exit) => {
+                    self.result.exit = Some(exit);
+                    return true;
                 }
             }
-        };
-        self.result.exit = Some(exit);
-        self.result.duration_ms = self.begun.elapsed().as_millis() as u64;
-        cursor.close();
-        Ok(())
+        }
+        self.cursor.acknowledge(self.cursor.offset());
+        false
     }
 
     fn take(&mut self, stream: Stream, bytes: &[u8]) {
@@ -283,8 +284,16 @@ impl Collector {
         *truncated |= bytes.len() > room;
     }
 
+    /// What it has printed until now; it may go on.
     fn so_far(mut self) -> RunResult {
+        self.take_what_is_there();
+        self.result.exit = None;
+        self.finish()
+    }
+
+    fn finish(mut self) -> RunResult {
         self.result.duration_ms = self.begun.elapsed().as_millis() as u64;
+        self.cursor.close();
         self.result
     }
 }
