@@ -60,10 +60,6 @@ pub enum Item {
     Exit(Exit),
 }
 
-/// Without acknowledgements, what is handed to a socket may still be lost with it: keep the hold this far
-/// behind, as a part of what the program may run ahead.
-const UNACKNOWLEDGED_PART: u64 = 2;
-
 pub struct Cursor {
     log: Arc<Log>,
     offset: u64,
@@ -73,6 +69,8 @@ pub struct Cursor {
     acknowledged: Option<u64>,
     /// Where the hold was last put, to move it only now and then.
     held_at: u64,
+    /// How far the holder was last told that the reader has come.
+    reached_at: u64,
     exit_seen: u32,
     /// Number of the mark that covers `offset`, as far as known.
     mark: Option<u64>,
@@ -90,7 +88,7 @@ impl Cursor {
             Start::Oldest => log.tail(),
         };
         let mut offset = wanted(&log);
-        let hold = if flow == Flow::Lossless { log.take_hold(offset) } else { None };
+        let hold = if flow == Flow::Lossless { log.take_hold(offset, matches!(start, Start::At(_))) } else { None };
         if hold.is_some() && !matches!(start, Start::At(_)) {
             // Nothing moves away under a hold, so now the choice is final.
             offset = offset.max(log.tail());
@@ -103,6 +101,7 @@ impl Cursor {
             hold,
             acknowledged: None,
             held_at: offset,
+            reached_at: offset,
             exit_seen: 0,
             mark: None,
             became_live,
@@ -155,15 +154,16 @@ impl Cursor {
 
     fn move_hold(&mut self) {
         let Some(token) = self.hold else { return };
-        let part = self.log.reader.window() / UNACKNOWLEDGED_PART;
-        let target = self.acknowledged.unwrap_or_else(|| self.offset.saturating_sub(part));
-        // Each move costs an atomic that the writer looks at; small steps are not worth it.
-        let step = self.log.reader.window() / 64;
-        if target < self.held_at + step && self.log.reader.holds(token) {
+        // Without acknowledgements, what is handed to a socket may still be lost with it: the hold stays behind.
+        let target = self.acknowledged.unwrap_or_else(|| self.log.reader.half_behind(self.offset));
+        let reached = self.acknowledged.unwrap_or(self.offset);
+        let step = self.log.reader.hold_step();
+        if target < self.held_at + step && reached < self.reached_at + step && self.log.reader.holds(token) {
             return;
         }
         self.held_at = target.max(self.held_at);
-        if !self.log.advance_hold(token, self.held_at) {
+        self.reached_at = reached;
+        if !self.log.advance_hold(token, self.held_at, reached) {
             self.hold = None;
             self.became_live = true;
         }

@@ -129,14 +129,17 @@ impl Log {
         self.cursors.load(Relaxed) > 0
     }
 
-    fn take_hold(&self, offset: u64) -> Option<Token> {
+    fn take_hold(&self, offset: u64, comes_back: bool) -> Option<Token> {
         let token = Token::new(self.link.epoch(), SERIAL.fetch_add(1, Relaxed));
-        self.reader.take_hold(token, offset).then_some(token)
+        if self.reader.take_hold(token, offset, comes_back)? {
+            self.link.resume(self.key);
+        }
+        Some(token)
     }
 
     /// False when the hold was voided.
-    fn advance_hold(&self, token: Token, offset: u64) -> bool {
-        match self.reader.advance_hold(token, offset) {
+    fn advance_hold(&self, token: Token, offset: u64, reached: u64) -> bool {
+        match self.reader.advance_hold(token, offset, reached) {
             None => false,
             Some(resume) => {
                 if resume {

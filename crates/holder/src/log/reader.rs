@@ -2,7 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Acquire, SeqCst};
+use std::sync::atomic::fence;
 
 use super::hold::{self, Token};
 use super::layout::{
@@ -91,6 +92,8 @@ impl LogReader {
         let at = (self.sizes.data_start() + position) as u64;
         // A sealed memfd cannot be short or fail; if it did, the bytes are as good as gone.
         let got = rustix::io::pread(&self.file, &mut room[..wanted], at).unwrap_or(0);
+        // The copy before the look.
+        fence(Acquire);
         let oldest = self.tail();
         if offset < oldest || got == 0 {
             return Err(Gone { oldest: oldest.max(offset + u64::from(got == 0)) });
@@ -139,20 +142,39 @@ impl LogReader {
         self.map.word(AT_WAITING).store(1, SeqCst);
     }
 
-    /// Puts a hold at `offset`; false when there is no room for another one.
-    pub fn take_hold(&self, token: Token, offset: u64) -> bool {
-        hold::take(&self.map, token, offset, clock::boot_ms()).is_some()
-    }
-
-    /// Moves a hold forward. `None`: it was voided because its reader stalled.
-    /// `Some(true)`: the writer had stopped and must be resumed.
-    pub fn advance_hold(&self, token: Token, offset: u64) -> Option<bool> {
-        hold::find(&self.map, token)?.advance(offset);
+    /// Puts a hold at `offset`, in place of the one that this reader left if it comes back.
+    /// `None` when there is no room for another one. `Some(true)`: the writer had stopped and must be resumed.
+    pub fn take_hold(&self, token: Token, offset: u64, comes_back: bool) -> Option<bool> {
+        hold::take(&self.map, token, offset, comes_back, clock::boot_ms())?;
         Some(self.take_blocked())
     }
 
+    /// Moves a hold forward, and says how far its reader has come. `None`: it was voided because its reader
+    /// stalled. `Some(true)`: the writer had stopped and must be resumed.
+    pub fn advance_hold(&self, token: Token, offset: u64, reached: u64) -> Option<bool> {
+        hold::find(&self.map, token)?.advance(offset, reached);
+        Some(self.take_blocked())
+    }
+
+    /// Where a reader that has come to `offset` may leave its hold: half of what the program may run ahead
+    /// stays held, counted in bytes and in chunks.
+    pub fn half_behind(&self, offset: u64) -> u64 {
+        let chunks = self.marks();
+        let first = (chunks.end).checked_sub(self.sizes.mark_slots / 2).filter(|number| chunks.contains(number));
+        let by_chunks = first.and_then(|number| self.mark(number)).map_or(0, |mark| mark.offset);
+        offset.saturating_sub(self.window() / 2).max(by_chunks).min(offset)
+    }
+
+    /// By how much a hold should move at least. Each move costs the writer a look, so small steps are not worth it
+    /// unless the chunks are tiny and their marks the scarce thing.
+    pub fn hold_step(&self) -> u64 {
+        let chunks = self.marks();
+        if chunks.end - chunks.start > self.sizes.mark_slots / 4 { 1 } else { self.window() / 64 }
+    }
+
+    /// The hold is there, be it that its reader has left.
     pub fn holds(&self, token: Token) -> bool {
-        hold::find(&self.map, token).is_some()
+        hold::is_there(&self.map, token)
     }
 
     /// Ends a hold. True: the writer had stopped and must be resumed.
@@ -166,7 +188,7 @@ impl LogReader {
     /// The reader is gone without a clean close and may come back.
     pub fn leave_hold(&self, token: Token) {
         if let Some(slot) = hold::find(&self.map, token) {
-            slot.leave(clock::boot_ms());
+            slot.leave(token, clock::boot_ms());
         }
     }
 

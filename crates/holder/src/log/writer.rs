@@ -4,8 +4,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicU64, fence};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
@@ -22,6 +22,9 @@ use crate::clock;
 /// A read shorter than this has probably emptied the descriptor: publish now, so that the first byte of
 /// an answer never waits for a further read.
 const SHORT_READ: usize = 2048;
+
+/// Marks that the drain after an exit may need although a hold has stopped the writer.
+const DRAIN_MARKS: u64 = 16;
 
 /// What one turn of recording found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,23 +93,37 @@ impl LogWriter {
 
     /// Reads what `source` has into the ring and publishes it as one marked chunk.
     pub fn record(&self, source: BorrowedFd<'_>, stream: Stream) -> Recorded {
-        let now = clock::boot_ms();
-        let limit = self.limit(now);
-        if limit > self.head() {
-            return self.record_up_to(source, stream, limit.min(self.head() + CHUNK_BYTES as u64), Depth::UntilShort);
+        self.record_at(clock::boot_ms(), source, stream)
+    }
+
+    /// As [`record`](Self::record), at this moment of the boot clock.
+    pub fn record_at(&self, now: u64, source: BorrowedFd<'_>, stream: Stream) -> Recorded {
+        if let Some(end) = self.turn(now) {
+            return self.record_up_to(source, stream, end, Depth::UntilShort);
         }
         // Announce that we stopped, then look again: a reader may have moved its hold in between.
         self.word(AT_BLOCKED).store(1, SeqCst);
-        let limit = self.limit(now);
-        if limit > self.head() {
-            self.word(AT_BLOCKED).store(0, SeqCst);
-            return self.record_up_to(source, stream, limit.min(self.head() + CHUNK_BYTES as u64), Depth::UntilShort);
+        match self.turn(now) {
+            // The announcement stays: another stream of this log may have stopped as well.
+            Some(end) => self.record_up_to(source, stream, end, Depth::UntilShort),
+            None => Recorded::Blocked,
         }
-        Recorded::Blocked
+    }
+
+    /// How far to read in this turn; `None` when a hold stops the program.
+    ///
+    /// A hold that is put from here on lies at or after the tail that its reader then sees, and this turn
+    /// overwrites nothing after that.
+    fn turn(&self, now: u64) -> Option<u64> {
+        self.keep_budget();
+        let untouched = self.word(AT_TAIL).load(Relaxed) + self.sizes.capacity;
+        let end = self.limit(now).min(untouched).min(self.head() + CHUNK_BYTES as u64);
+        (end > self.head()).then_some(end)
     }
 
     /// The drain after an exit: may use the reserve, and past it overruns holds, because an exit waits for nobody.
     pub fn drain(&self, source: BorrowedFd<'_>, stream: Stream, most: usize) -> Recorded {
+        self.keep_budget();
         let end = self.head() + most as u64;
         loop {
             let turn = end.min(self.head() + CHUNK_BYTES as u64);
@@ -152,9 +169,7 @@ impl LogWriter {
         let oldest = self.word(AT_MARK_TAIL).load(Relaxed);
         if mark - oldest >= self.sizes.mark_slots {
             // No slot left: the oldest chunk goes, although its bytes would still fit.
-            self.word(AT_MARK_TAIL).store(oldest + 1, SeqCst);
-            let next = self.mark_word(oldest + 1).load(Relaxed);
-            self.raise_tail(next);
+            self.give_up_before(self.mark_word(oldest + 1).load(Relaxed));
         }
         self.mark_word(mark).store(start, Relaxed);
         self.map
@@ -162,7 +177,12 @@ impl LogWriter {
             .store(clock::wall_ms() << 8 | stream as u64, Relaxed);
         self.word(AT_MARKS).store(mark + 1, SeqCst);
         self.word(AT_HEAD).store(head, SeqCst);
-        let over_budget = head.saturating_sub(self.sizes.budget);
+        self.keep_budget();
+    }
+
+    /// Gives up what is beyond the budget and not held.
+    fn keep_budget(&self) {
+        let over_budget = self.head().saturating_sub(self.sizes.budget);
         if over_budget > self.word(AT_TAIL).load(Relaxed) {
             let held = Slot::all(&self.map).filter_map(|slot| slot.held()).min().unwrap_or(u64::MAX);
             self.give_up_before(over_budget.min(held));
@@ -174,19 +194,15 @@ impl LogWriter {
         if offset <= self.word(AT_TAIL).load(Relaxed) {
             return;
         }
-        self.raise_tail(offset);
+        self.word(AT_TAIL).store(offset, SeqCst);
         let marks = self.word(AT_MARKS).load(Relaxed);
         let mut oldest = self.word(AT_MARK_TAIL).load(Relaxed);
         while oldest + 1 < marks && self.mark_word(oldest + 1).load(Relaxed) <= offset {
             oldest += 1;
         }
         self.word(AT_MARK_TAIL).store(oldest, SeqCst);
-    }
-
-    fn raise_tail(&self, offset: u64) {
-        if offset > self.word(AT_TAIL).load(Relaxed) {
-            self.word(AT_TAIL).store(offset, SeqCst);
-        }
+        // Both before whatever is written in their place.
+        fence(SeqCst);
     }
 
     fn mark_at(&self, mark: u64) -> usize {
@@ -202,25 +218,34 @@ impl LogWriter {
         let head = self.head();
         let window = self.sizes.capacity - self.sizes.reserve;
         let half_ring = window / 2;
-        let marks_full = self.word(AT_MARKS).load(Relaxed) - self.word(AT_MARK_TAIL).load(Relaxed)
-            >= self.sizes.mark_slots;
-        let next_mark = self.mark_word(self.word(AT_MARK_TAIL).load(Relaxed) + 1).load(Relaxed);
+        // Marks can run out before the bytes do; a hold that lies before this may then not be passed.
+        let needed = self.oldest_chunk_with_room(1 + DRAIN_MARKS);
+        let recent = self.oldest_chunk_with_room(self.sizes.mark_slots / 4);
         let mut limit = u64::MAX;
         for slot in Slot::all(&self.map) {
             let Some(held) = slot.held() else { continue };
-            let allowed = if marks_full && held < next_mark { head } else { held.saturating_add(window) };
+            let allowed = if held < needed { head } else { held.saturating_add(window) };
             if allowed <= head {
                 if slot.honoured(now, half_ring) {
                     limit = limit.min(allowed);
                 }
             } else {
-                if head.saturating_sub(held) < half_ring / 2 {
+                if held >= recent && head.saturating_sub(slot.reached()) < half_ring / 2 {
                     slot.close_window();
                 }
                 limit = limit.min(allowed);
             }
         }
         limit
+    }
+
+    /// Offset of the oldest chunk that is still there after `count` further ones.
+    fn oldest_chunk_with_room(&self, count: u64) -> u64 {
+        let marks = self.word(AT_MARKS).load(Relaxed);
+        match (marks + count).checked_sub(self.sizes.mark_slots) {
+            Some(oldest) if oldest > self.word(AT_MARK_TAIL).load(Relaxed) => self.mark_word(oldest).load(Relaxed),
+            _ => 0,
+        }
     }
 
     /// When a blocked log must be tried again even if no reader resumes it.
