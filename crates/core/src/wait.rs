@@ -83,7 +83,7 @@ impl Process {
         }
     }
 
-    async fn wait_output(&self, pattern: &str, from: Option<u64>, filter: StreamFilter) -> Result<Outcome> {
+    async fn wait_output(self: &Arc<Self>, pattern: &str, from: Option<u64>, filter: StreamFilter) -> Result<Outcome> {
         let pattern = regex::bytes::RegexBuilder::new(pattern)
             .size_limit(MOST_REGEX_BYTES)
             .multi_line(true)
@@ -102,19 +102,25 @@ impl Process {
                 }
                 Item::Gap { to, .. } => text = Text { start: to, bytes: Vec::new() },
                 Item::BecameLive => {}
-                Item::Exit(exit) => return Ok(Outcome::Exited(exit)),
+                Item::Exit(exit) => {
+                    self.news();
+                    return Ok(Outcome::Exited(exit));
+                }
             }
         }
     }
 
-    async fn wait_silence(&self, quiet: Duration) -> Result<Outcome> {
+    async fn wait_silence(self: &Arc<Self>, quiet: Duration) -> Result<Outcome> {
         let log = self.started_log().await?;
         loop {
             let head = log.head();
             let next = log.until(|| (log.head() > head || log.exit().is_some()).then(|| log.exit()));
             match tokio::time::timeout(quiet, next).await {
                 Err(_) => return Ok(Outcome::Silent { offset: head }),
-                Ok(Some(exit)) => return Ok(Outcome::Exited(exit)),
+                Ok(Some(exit)) => {
+                    self.news();
+                    return Ok(Outcome::Exited(exit));
+                }
                 Ok(None) => {}
             }
         }

@@ -121,7 +121,7 @@ async fn read<S: Speech>(speech: &S, mut stream: SplitStream<WebSocket>, replies
 
 struct Writer<'a, S> {
     app: &'a App,
-    process: &'a Process,
+    process: &'a Arc<Process>,
     speech: &'a S,
     sink: SplitSink<WebSocket, Message>,
     queue: mpsc::Receiver<Reply>,
@@ -204,6 +204,7 @@ impl<S: Speech> Writer<'_, S> {
                 }
             }
             Item::Exit(exit) => {
+                self.process.news();
                 self.last_words(self.speech.exit(&exit)).await;
                 return Ok(Some(Ended::Orderly));
             }

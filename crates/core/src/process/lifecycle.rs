@@ -46,6 +46,8 @@ struct Inner {
     removed: bool,
     /// Restarts by policy since it last ran steadily.
     failures: u32,
+    /// Why the last start failed, for whoever waits for a restart.
+    start_error: Option<Error>,
 }
 
 impl Process {
@@ -86,6 +88,7 @@ impl Process {
                 started_at_ms: None,
                 removed: false,
                 failures: 0,
+                start_error: None,
             }),
             input: Input::default(),
             changed: Notify::new(),
@@ -102,7 +105,6 @@ impl Process {
                 Phase::Running { pid: held.pid, started_at_ms: held.started_at_ms }
             }
             (None, Some(exit), _) => Phase::Exited(exit),
-            (None, None, 0) => Phase::Created,
             (None, None, _) if record.reserved => Phase::Created,
             (None, None, _) => return None,
         };
@@ -407,7 +409,7 @@ impl Process {
         match outcome {
             Ok(started) => self.started(started),
             Err(error) => {
-                self.not_started();
+                self.not_started(&error);
                 Err(error)
             }
         }
@@ -435,8 +437,9 @@ impl Process {
         Ok(())
     }
 
-    fn not_started(&self) {
+    fn not_started(&self, error: &Error) {
         let mut inner = lock(&self.inner);
+        inner.start_error = Some(error.clone());
         inner.record.generation -= 1;
         inner.phase = match (inner.record.exit, inner.record.generation) {
             (Some(exit), _) => Phase::Exited(exit.into()),
@@ -452,8 +455,9 @@ impl Process {
 
     // ---- ending ----
 
-    /// The holder says that something changed. Cheap, never waits.
-    pub(crate) fn news(self: &Arc<Self>) {
+    /// The holder says that something changed, or a reader found the exit in the log before that word came: whoever
+    /// tells of an exit calls this first, so that the process is seen as exited from then on. Cheap, never waits.
+    pub fn news(self: &Arc<Self>) {
         let mut inner = lock(&self.inner);
         let Some(log) = inner.log.clone() else { return };
         let exit = match inner.phase {
@@ -530,8 +534,19 @@ impl Process {
             };
             if still_wanted && let Err(error) = process.start().await {
                 tracing::warn!(id = process.id, %error, "could not be restarted");
+                process.give_up_restart(error);
             }
         });
+    }
+
+    fn give_up_restart(&self, error: Error) {
+        let mut inner = lock(&self.inner);
+        inner.start_error = Some(error);
+        if std::mem::take(&mut inner.record.restart_wanted) && inner.record.is_kept() {
+            self.save(&inner, None);
+        }
+        drop(inner);
+        self.changed.notify_waiters();
     }
 
     /// Waits out the moment in which the holder starts it.
@@ -553,6 +568,9 @@ impl Process {
             let ending = self.services.link.end(self.key, 15, kill_at, Cause::Stopped);
             crate::hooks::reach("between_term_and_kill");
             self.await_end(ending, wait).await;
+        } else if self.is_over() && self.spec().restart.mode != RestartMode::Never {
+            // It may only be waiting for its next start.
+            self.want_stop(false);
         }
         Ok(())
     }
@@ -600,7 +618,11 @@ impl Process {
                         .then_some(())
                 })
                 .await;
-                Ok(())
+                let mut inner = lock(&self.inner);
+                match inner.start_error.take() {
+                    Some(error) if inner.record.generation <= generation => Err(error),
+                    _ => Ok(()),
+                }
             }
             _ => {
                 self.begin_start(Command::Restart)?;

@@ -13,6 +13,8 @@ pub(super) unsafe fn call(number: libc::c_long, a: usize, b: usize, c: usize, d:
             "syscall",
             inlateout("rax") number as isize => result,
             in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d,
+            // prctl insists on zeros behind its arguments.
+            in("r8") 0usize,
             lateout("rcx") _, lateout("r11") _,
             options(nostack),
         );
@@ -31,6 +33,8 @@ pub(super) unsafe fn call(number: libc::c_long, a: usize, b: usize, c: usize, d:
             in("x8") number,
             inlateout("x0") a => result,
             in("x1") b, in("x2") c, in("x3") d,
+            // prctl insists on zeros behind its arguments.
+            in("x4") 0usize,
             options(nostack),
         );
     }

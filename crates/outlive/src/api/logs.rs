@@ -156,6 +156,7 @@ fn follow(app: App, process: Arc<Process>, cursor: EntryCursor, end_at_exit: boo
             }
             EntryItem::BecameLive => sse::event("flow", "", "{\"flow\":\"live\"}"),
             EntryItem::Exit(exit) => {
+                process.news();
                 let frame = super::connect::exit_frame(exit, process.info().generation);
                 sse::event("exit", "", &frame)
             }

@@ -1,6 +1,7 @@
 //! Raw output by offset.
 
 use std::io;
+use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -9,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, stream};
 use outlive_core::Error;
 use outlive_core::log::{Cursor, Flow, Item, Log, Start, StreamFilter};
+use outlive_core::process::Process;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -71,8 +73,9 @@ pub(super) async fn output(
     let start = query.from.map_or(Start::Oldest, Start::At);
     // The hold first, then the look: what is there now stays there.
     let cursor = Cursor::new(log.clone(), start, flow, filter);
-    if let Some(from) = query.from {
-        check_offset(&log, from)?;
+    if let Some(Err(error)) = query.from.map(|from| check_offset(&log, from)) {
+        cursor.close();
+        return Err(error.into());
     }
     let (offset, head) = (cursor.offset(), log.head());
     let until = query.to.unwrap_or(u64::MAX).min(if follow { u64::MAX } else { head });
@@ -82,18 +85,19 @@ pub(super) async fn output(
         (HeaderName::from_static("x-outlive-offset"), HeaderValue::from(offset)),
         (HeaderName::from_static("x-outlive-head"), HeaderValue::from(head)),
     ];
-    let pieces = pieces(app, cursor, until);
+    let pieces = pieces(Reading { app, process, cursor, until });
     Ok((headers, Body::from_stream(pieces)).into_response())
 }
 
 struct Reading {
     app: App,
+    process: Arc<Process>,
     cursor: Cursor,
     until: u64,
 }
 
-fn pieces(app: App, cursor: Cursor, until: u64) -> impl Stream<Item = io::Result<Bytes>> {
-    stream::unfold(Some(Reading { app, cursor, until }), |reading| async move {
+fn pieces(reading: Reading) -> impl Stream<Item = io::Result<Bytes>> {
+    stream::unfold(Some(reading), |reading| async move {
         let mut reading = reading?;
         loop {
             let left = reading.until.saturating_sub(reading.cursor.offset());
@@ -104,6 +108,8 @@ fn pieces(app: App, cursor: Cursor, until: u64) -> impl Stream<Item = io::Result
             let most = PIECE_BYTES.min(usize::try_from(left).unwrap_or(PIECE_BYTES));
             let item = match reading.cursor.try_next(most) {
                 Some(item) => item,
+                // Bytes of other streams were passed over up to the end.
+                None if reading.cursor.offset() >= reading.until => continue,
                 None => tokio::select! {
                     item = reading.cursor.next(most) => item,
                     // A plain body cannot say "go on elsewhere"; cut off, it cannot be mistaken for complete.
@@ -111,10 +117,17 @@ fn pieces(app: App, cursor: Cursor, until: u64) -> impl Stream<Item = io::Result
                 },
             };
             match item {
-                Item::Bytes { bytes, .. } => return Some((Ok(bytes), Some(reading))),
+                Item::Bytes { offset, mut bytes, .. } => {
+                    // What was passed over may have reached beyond the end.
+                    bytes.truncate(usize::try_from(reading.until.saturating_sub(offset)).unwrap_or(usize::MAX));
+                    if !bytes.is_empty() {
+                        return Some((Ok(bytes), Some(reading)));
+                    }
+                }
                 Item::Gap { .. } => return Some((Err(cut_off("bytes in between are gone")), None)),
                 Item::BecameLive => {}
                 Item::Exit(_) => {
+                    reading.process.news();
                     reading.cursor.close();
                     return None;
                 }
