@@ -80,7 +80,11 @@ pub struct Config {
     pub max_exited_processes: u64,
     /// Bytes of log that all exited processes together may keep.
     pub max_exited_log_bytes: u64,
-    /// Logs of exited processes that may be kept at all (each costs descriptors).
+    /// Exited processes whose logs stay in rings of their own, ready for a restart (each costs a descriptor and
+    /// some pages). Older logs are read from the archive.
+    pub max_exited_rings: u64,
+    /// Logs of exited processes that cannot be archived, because somebody reads them or a background child may
+    /// still write: beyond this many the oldest unread ones are dropped.
     pub max_exited_logs: u64,
     /// Input waiting for a program that does not read.
     pub max_queued_input_bytes: u64,
@@ -101,6 +105,7 @@ impl Default for Config {
             retain_exited_ms: 24 * 60 * 60 * 1000,
             max_exited_processes: 10_000,
             max_exited_log_bytes: 1 << 30,
+            max_exited_rings: 64,
             max_exited_logs: 1_024,
             max_queued_input_bytes: 1 << 20,
             input_timeout_ms: 10_000,

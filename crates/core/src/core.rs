@@ -9,6 +9,7 @@ use outlive_holder::clock;
 use outlive_holder::wire::Welcome;
 use tokio::sync::{Notify, watch};
 
+use crate::archive::Archive;
 use crate::config::{Config, ProcessConfig};
 use crate::events::{Events, Follower};
 use crate::holder_link::{Handover, HeldProcess, HolderLink, News};
@@ -70,6 +71,7 @@ impl Core {
         let config = config.unwrap_or_default();
         let services = Arc::new(Services {
             link: link.clone(),
+            archive: Archive::open(link.clone(), &mut kept),
             events: Events::new(Arc::clone(&journal), contents.events, config.max_events as usize),
             journal,
             table: Table::default(),
@@ -152,8 +154,11 @@ impl Core {
             spec,
             created_at_ms,
             generation: 0,
+            started_at_ms: None,
             exit: None,
             log_dropped: false,
+            log_end: None,
+            archived: None,
             ephemeral: false,
             detached: false,
             announced: false,
@@ -247,6 +252,8 @@ impl Core {
             }
         };
         let _ = tokio::time::timeout(PATIENCE, settled).await;
+        // In this order: what the archive gives up must be known in the journal.
+        self.services.archive.close();
         self.services.journal.close();
         self.services.link.retired();
     }
@@ -274,6 +281,7 @@ fn adopt_all(services: &Arc<Services>, records: impl Iterator<Item = Vec<u8>>, h
             None => services.journal.append(&[crate::journal::Change::Delete { name: Record::name(&id) }]),
         }
     }
+    services.archive.adopted_all();
     for process in adopted {
         process.news();
         process.maybe_restart();

@@ -12,9 +12,11 @@
 //! * **attachment** — somebody connected to a process
 //! * **record** — what the next server must know of something
 //! * **journal** — where records and events are written
+//! * **archive** — where the logs of exited processes lie together once there are many
 //! * **epoch** — the life of one server; **boot** — the life of one holder
 //! * **dialect** — another platform's API over the same core
 
+mod archive;
 pub mod attach;
 pub mod config;
 mod core;

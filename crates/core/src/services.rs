@@ -4,6 +4,7 @@ use std::sync::{Arc, RwLock};
 
 use tokio::sync::Notify;
 
+use crate::archive::Archive;
 use crate::config::{Config, ProcessConfig};
 use crate::events::Events;
 use crate::holder_link::HolderLink;
@@ -14,6 +15,7 @@ use crate::table::Table;
 pub(crate) struct Services {
     pub(crate) link: HolderLink,
     pub(crate) journal: Arc<Journal>,
+    pub(crate) archive: Archive,
     pub(crate) events: Events,
     pub(crate) table: Table,
     pub(crate) collectors: Collectors,

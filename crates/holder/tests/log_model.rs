@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use outlive_holder::clock;
 use outlive_holder::log::hold::{LEAVE_MS, STALL_MS, Token};
-use outlive_holder::log::{CHUNK_BYTES, LogReader, LogWriter, Recorded, Stream};
+use outlive_holder::log::{Beginning, CHUNK_BYTES, LogReader, LogWriter, Recorded, Stream};
 use proptest::prelude::*;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
@@ -146,7 +146,7 @@ struct World {
 
 impl World {
     fn new(budget: u64) -> Self {
-        let writer = LogWriter::create(budget, RESERVE).unwrap();
+        let writer = LogWriter::create(budget, RESERVE, Beginning::default()).unwrap();
         let reader = LogReader::open(writer.file().try_clone_to_owned().unwrap()).unwrap();
         let mark_slots = (reader.capacity() / 64).next_multiple_of(256);
         Self {
@@ -653,7 +653,7 @@ fn write(shared: &Shared, writer: &LogWriter, total: u64) {
 fn readers_on_other_threads_see_every_byte_or_are_told() {
     const TOTAL: u64 = 192 << 20;
     let begun = Instant::now();
-    let writer = LogWriter::create(1, RESERVE).unwrap();
+    let writer = LogWriter::create(1, RESERVE, Beginning::default()).unwrap();
     let shared = Shared {
         file: writer.file().try_clone_to_owned().unwrap(),
         over: AtomicBool::new(false),

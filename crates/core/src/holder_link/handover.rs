@@ -86,3 +86,23 @@ async fn next(socket: &AsyncFd<Socket>) -> io::Result<Received> {
     let received = socket.async_io(Interest::READABLE, Socket::receive).await?;
     received.ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "the holder went away during the hand-over"))
 }
+
+#[cfg(test)]
+impl HolderLink {
+    /// For tests of what needs a link but no holder: nothing that is sent arrives.
+    pub(crate) fn to_nobody() -> Self {
+        let (socket, _) = Socket::pair().unwrap();
+        Self(Arc::new(Line {
+            socket: crate::polled::poll(socket, Interest::READABLE | Interest::WRITABLE).unwrap(),
+            overflow: Mutex::default(),
+            has_overflow: Notify::new(),
+            requests: super::Requests::default(),
+            gone: AtomicBool::new(true),
+            retired: AtomicBool::new(false),
+            welcome: ToServer::decode(&[1]).map_or_else(|| unreachable!(), |message| match message {
+                ToServer::Welcome(welcome) => welcome,
+                _ => unreachable!(),
+            }),
+        }))
+    }
+}

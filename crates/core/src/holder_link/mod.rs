@@ -145,6 +145,11 @@ impl HolderLink {
         self.send(&ToHolder::Keep(name.as_bytes().to_vec()), Some(fd));
     }
 
+    /// Gives up what was kept under a name.
+    pub(crate) fn drop_kept(&self, name: &str) {
+        self.send(&ToHolder::Drop(name.as_bytes().to_vec()), None);
+    }
+
     pub fn upgrade(&self) {
         self.send(&ToHolder::Upgrade(()), None);
     }

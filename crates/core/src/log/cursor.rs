@@ -1,7 +1,6 @@
 //! One reader's place in a log.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::{Bytes, BytesMut};
 use outlive_holder::log::hold::Token;
@@ -80,7 +79,6 @@ pub struct Cursor {
 
 impl Cursor {
     pub fn new(log: Arc<Log>, start: Start, flow: Flow, filter: StreamFilter) -> Self {
-        log.cursors.fetch_add(1, Relaxed);
         let wanted = |log: &Log| match start {
             Start::At(offset) => offset.min(log.head()),
             Start::Tail(bytes) => log.head().saturating_sub(bytes).max(log.tail()),
@@ -155,10 +153,10 @@ impl Cursor {
     fn move_hold(&mut self) {
         let Some(token) = self.hold else { return };
         // Without acknowledgements, what is handed to a socket may still be lost with it: the hold stays behind.
-        let target = self.acknowledged.unwrap_or_else(|| self.log.reader.half_behind(self.offset));
+        let target = self.acknowledged.unwrap_or_else(|| self.log.source.half_behind(self.offset));
         let reached = self.acknowledged.unwrap_or(self.offset);
-        let step = self.log.reader.hold_step();
-        if target < self.held_at + step && reached < self.reached_at + step && self.log.reader.holds(token) {
+        let step = self.log.source.hold_step();
+        if target < self.held_at + step && reached < self.reached_at + step && self.log.source.holds(token) {
             return;
         }
         self.held_at = target.max(self.held_at);
@@ -178,7 +176,8 @@ impl Cursor {
             // While we sleep at the head, the hold should be there too: nothing is unread.
             let log = Arc::clone(&self.log);
             let (offset, exit_seen) = (self.offset, self.exit_seen);
-            log.until(|| (log.head() > offset || has_new_exit(&log, exit_seen, offset)).then_some(())).await;
+            let news = || log.head() > offset || has_new_exit(&log, exit_seen, offset) || log.successor().is_some();
+            log.until(|| news().then_some(())).await;
         }
     }
 
@@ -198,6 +197,9 @@ impl Cursor {
                 return Some(Item::Exit(exit));
             }
             if self.offset >= self.log.head() {
+                if self.move_on() {
+                    continue;
+                }
                 return None;
             }
             match self.read(most) {
@@ -210,6 +212,21 @@ impl Cursor {
                 }
             }
         }
+    }
+
+    /// At the end of an archived log whose process runs again: goes on in its new log.
+    pub(super) fn move_on(&mut self) -> bool {
+        let Some(next) = self.log.successor().cloned() else { return false };
+        self.log = next;
+        self.mark = None;
+        self.offset = self.offset.max(self.log.tail());
+        if self.hold.is_some() {
+            // The old hold was one in name only; nothing there has to be freed.
+            self.hold = self.log.take_hold(self.offset, false);
+            (self.held_at, self.reached_at) = (self.offset, self.offset);
+            self.became_live = self.hold.is_none();
+        }
+        true
     }
 
     /// Reads within the chunk at the cursor; `None` when it belongs to an unwanted stream.
@@ -227,7 +244,7 @@ impl Cursor {
         }
         let wanted = usize::try_from(end - offset).unwrap_or(usize::MAX).min(most);
         let mut room = BytesMut::zeroed(wanted);
-        let got = self.log.reader.read_at(offset, &mut room)?;
+        let got = self.log.source.read_at(offset, &mut room)?;
         room.truncate(got);
         self.offset += got as u64;
         Ok(Some(Item::Bytes { offset, stream, bytes: room.freeze() }))
@@ -235,7 +252,7 @@ impl Cursor {
 
     /// The stream at the cursor, and how far bytes of the same stream go on.
     fn chunk(&mut self) -> Result<(Stream, u64), Gone> {
-        let reader = &self.log.reader;
+        let reader = &self.log.source;
         let gone = || Gone { oldest: reader.tail().max(self.offset) };
         // The head first: every byte before it has its mark.
         let head = reader.head();
@@ -271,7 +288,7 @@ impl Cursor {
         const LOOK_AHEAD: u64 = 64;
         let mut end = head;
         for number in from..from + LOOK_AHEAD {
-            match self.log.reader.mark(number) {
+            match self.log.source.mark(number) {
                 Some(mark) if mark.offset >= head => return head,
                 Some(mark) => {
                     end = mark.offset;
@@ -292,12 +309,11 @@ fn has_new_exit(log: &Log, exit_seen: u32, offset: u64) -> bool {
 
 impl Drop for Cursor {
     fn drop(&mut self) {
-        self.log.cursors.fetch_sub(1, Relaxed);
         if let Some(token) = self.hold {
             if self.clean || self.offset >= self.log.head() && self.log.exit().is_some() {
                 self.log.free_hold(token);
             } else {
-                self.log.reader.leave_hold(token);
+                self.log.source.leave_hold(token);
             }
         }
     }

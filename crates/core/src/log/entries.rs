@@ -47,13 +47,13 @@ impl Entries {
 
     /// The last `count` entries of the wanted streams.
     pub fn tail(log: &Log, after: u64, count: u64, filter: StreamFilter) -> Self {
-        let marks = log.reader.marks();
+        let marks = log.source.marks();
         let first = marks.start.max(after);
         let mut next = marks.end;
         let mut found = 0;
         while next > first && found < count {
             next -= 1;
-            if log.reader.mark(next).is_some_and(|mark| filter.wants(mark.stream)) {
+            if log.source.mark(next).is_some_and(|mark| filter.wants(mark.stream)) {
                 found += 1;
             }
         }
@@ -64,7 +64,7 @@ impl Entries {
     pub fn next(&mut self, log: &Log) -> Option<Walk> {
         loop {
             let head = log.head();
-            let marks = log.reader.marks();
+            let marks = log.source.marks();
             if self.next >= marks.end {
                 return None;
             }
@@ -76,7 +76,7 @@ impl Entries {
                     return Some(Walk::Gap { from, to: marks.start + 1 });
                 }
             }
-            let Some(mark) = log.reader.mark(self.next) else { continue };
+            let Some(mark) = log.source.mark(self.next) else { continue };
             if mark.offset >= head {
                 return None;
             }
@@ -84,7 +84,7 @@ impl Entries {
                 self.next += 1;
                 continue;
             }
-            let end = log.reader.mark(self.next + 1).map_or(head, |next| next.offset.min(head));
+            let end = log.source.mark(self.next + 1).map_or(head, |next| next.offset.min(head));
             match read(log, mark.offset.max(log.tail()), end) {
                 Some((offset, bytes)) => {
                     self.next += 1;
@@ -99,7 +99,7 @@ impl Entries {
                 // Overwritten while we looked.
                 None => {
                     let from = mark.sequence;
-                    self.next = self.next.max(log.reader.marks().start).max(mark.sequence);
+                    self.next = self.next.max(log.source.marks().start).max(mark.sequence);
                     return Some(Walk::Gap { from, to: self.next + 1 });
                 }
             }
@@ -111,7 +111,7 @@ fn read(log: &Log, offset: u64, end: u64) -> Option<(u64, Bytes)> {
     let mut room = BytesMut::zeroed(usize::try_from(end.checked_sub(offset)?).ok()?);
     let mut filled = 0;
     while filled < room.len() {
-        let got = log.reader.read_at(offset + filled as u64, &mut room[filled..]).ok()?;
+        let got = log.source.read_at(offset + filled as u64, &mut room[filled..]).ok()?;
         if got == 0 {
             break;
         }

@@ -42,8 +42,8 @@ impl EntryCursor {
             Some(count) => Entries::tail(&log, after, count, filter),
             None => Entries::after(after, filter),
         };
-        let first = log.reader().mark(entries.position()).map_or_else(
-            || if entries.position() < log.reader().marks().start { log.tail() } else { log.head() },
+        let first = log.source.mark(entries.position()).map_or_else(
+            || if entries.position() < log.source.marks().start { log.tail() } else { log.head() },
             |mark| mark.offset,
         );
         let cursor = Cursor::new(log, Start::At(first), flow, filter);
@@ -59,10 +59,10 @@ impl EntryCursor {
             let log = Arc::clone(self.cursor.log());
             let (position, exit_seen) = (self.entries.position(), self.exit_seen);
             log.until(|| {
-                let more = log.reader().mark(position).is_some_and(|mark| mark.offset < log.head())
-                    || log.reader().marks().start > position;
+                let more = log.source.mark(position).is_some_and(|mark| mark.offset < log.head())
+                    || log.source.marks().start > position;
                 let exit = log.exit().is_some() && log.generation() != exit_seen;
-                (more || exit).then_some(())
+                (more || exit || log.successor().is_some()).then_some(())
             })
             .await;
         }
@@ -90,10 +90,15 @@ impl EntryCursor {
                 Some(EntryItem::Entry(entry))
             }
             Some(Walk::Gap { from, to }) => Some(EntryItem::Gap { from, to }),
-            None => exit.map(|exit| {
-                self.exit_seen = log.generation();
-                EntryItem::Exit(exit)
-            }),
+            None => match exit {
+                Some(exit) => {
+                    self.exit_seen = log.generation();
+                    Some(EntryItem::Exit(exit))
+                }
+                // Moves at most once per start of the process.
+                None if self.cursor.move_on() => self.try_next(),
+                None => None,
+            },
         }
     }
 

@@ -2,60 +2,86 @@
 //!
 //! ```text
 //! holder ──writes──▶ ring ◀──pulls── Cursor ──▶ WebSocket / SSE / output / run / wait
+//!    │   archive ◀──(exited, old)──┘
 //!    └── Wake(key) ──▶ Log::woken ──▶ every cursor that sleeps
 //! ```
 //!
 //! Nothing queues per reader. A cursor that sleeps has registered first, then looked, then slept.
+//!
+//! A [`Log`] is in its ring or in the archive for all of its life. A process whose log was archived and that is
+//! started again gets a new `Log`, which goes on where the old one ended; the old one knows its *successor*, so
+//! that those who follow it move on.
 
+mod archived;
 mod cursor;
 mod entries;
 mod entry_cursor;
+mod source;
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
+pub(crate) use archived::{ArchivedLog, Place};
 pub use cursor::{Cursor, Flow, Item, Start, StreamFilter};
 pub use entries::Entry;
 pub use entry_cursor::{EntryCursor, EntryItem};
 use outlive_holder::log::hold::Token;
 use outlive_holder::log::LogReader;
 pub use outlive_holder::log::{Cause, Exit, Stream};
+use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
+use self::source::Source;
 use crate::holder_link::HolderLink;
 
 /// One process's log, shared by all its readers.
 pub struct Log {
     key: u64,
-    reader: LogReader,
+    source: Source,
     link: HolderLink,
     changed: Notify,
-    /// Cursors at work; a log without any can be dropped without harm to anybody.
-    cursors: AtomicU64,
+    /// The log that goes on after this one.
+    successor: OnceLock<Arc<Log>>,
+}
+
+/// Where a log ends, and one that follows it begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LogEnd {
+    pub(crate) offset: u64,
+    pub(crate) mark: u64,
+    pub(crate) input_offset: u64,
 }
 
 static SERIAL: AtomicU32 = AtomicU32::new(1);
 
 impl Log {
     pub(crate) fn open(key: u64, file: OwnedFd, link: HolderLink) -> std::io::Result<Self> {
-        let reader = LogReader::open(file)?;
-        Ok(Self { key, reader, link, changed: Notify::new(), cursors: AtomicU64::new(0) })
+        Ok(Self::new(key, Source::Ring(LogReader::open(file)?), link))
+    }
+
+    pub(crate) fn archived(key: u64, log: ArchivedLog, link: HolderLink) -> Self {
+        Self::new(key, Source::Archived(log), link)
+    }
+
+    fn new(key: u64, source: Source, link: HolderLink) -> Self {
+        Self { key, source, link, changed: Notify::new(), successor: OnceLock::new() }
     }
 
     pub fn head(&self) -> u64 {
-        self.reader.head()
+        self.source.head()
     }
 
     pub fn tail(&self) -> u64 {
-        self.reader.tail()
+        self.source.tail()
     }
 
     pub fn exit(&self) -> Option<Exit> {
-        self.reader.exit()
+        self.source.exit()
     }
 
     pub fn generation(&self) -> u32 {
-        self.reader.generation()
+        self.source.generation()
     }
 
     /// Bytes that are still there.
@@ -68,21 +94,44 @@ impl Log {
     }
 
     pub fn input_offset(&self) -> u64 {
-        self.reader.input_offset()
+        self.source.input_offset()
     }
 
     pub(crate) fn add_input(&self, count: usize) {
-        self.reader.add_input(count);
+        self.source.add_input(count);
     }
 
     /// When the newest output was recorded.
     pub fn last_output_at_ms(&self) -> Option<u64> {
-        let newest = self.reader.marks().end.checked_sub(1)?;
-        self.reader.mark(newest).map(|mark| mark.at_ms)
+        self.source.last_output_at_ms()
     }
 
-    pub fn reader(&self) -> &LogReader {
-        &self.reader
+    pub(crate) fn end(&self) -> LogEnd {
+        LogEnd { offset: self.head(), mark: self.source.marks().end, input_offset: self.input_offset() }
+    }
+
+    pub(crate) fn ring(&self) -> Option<&LogReader> {
+        match &self.source {
+            Source::Ring(ring) => Some(ring),
+            Source::Archived(_) => None,
+        }
+    }
+
+    pub(crate) fn as_archived(&self) -> Option<&ArchivedLog> {
+        match &self.source {
+            Source::Ring(_) => None,
+            Source::Archived(log) => Some(log),
+        }
+    }
+
+    /// The process goes on in another log.
+    pub(crate) fn continue_in(&self, successor: Arc<Self>) {
+        let _ = self.successor.set(successor);
+        self.changed.notify_waiters();
+    }
+
+    fn successor(&self) -> Option<&Arc<Self>> {
+        self.successor.get()
     }
 
     /// The holder says that something changed.
@@ -95,7 +144,7 @@ impl Log {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            self.reader.want_wake();
+            self.source.want_wake();
             if let Some(value) = ready() {
                 return value;
             }
@@ -119,19 +168,15 @@ impl Log {
     pub(crate) async fn until_exit_or_full(&self, offset: u64) {
         let mut changed = std::pin::pin!(self.changed.notified());
         changed.as_mut().enable();
-        let full = self.reader.is_blocked() && self.head() > offset;
+        let full = self.source.is_blocked() && self.head() > offset;
         if self.exit().is_none() && !full {
             changed.await;
         }
     }
 
-    pub(crate) fn has_cursors(&self) -> bool {
-        self.cursors.load(Relaxed) > 0
-    }
-
     fn take_hold(&self, offset: u64, comes_back: bool) -> Option<Token> {
         let token = Token::new(self.link.epoch(), SERIAL.fetch_add(1, Relaxed));
-        if self.reader.take_hold(token, offset, comes_back)? {
+        if self.source.take_hold(token, offset, comes_back)? {
             self.link.resume(self.key);
         }
         Some(token)
@@ -139,7 +184,7 @@ impl Log {
 
     /// False when the hold was voided.
     fn advance_hold(&self, token: Token, offset: u64, reached: u64) -> bool {
-        match self.reader.advance_hold(token, offset, reached) {
+        match self.source.advance_hold(token, offset, reached) {
             None => false,
             Some(resume) => {
                 if resume {
@@ -151,7 +196,7 @@ impl Log {
     }
 
     fn free_hold(&self, token: Token) {
-        if self.reader.free_hold(token) {
+        if self.source.free_hold(token) {
             self.link.resume(self.key);
         }
     }

@@ -8,6 +8,7 @@ use super::spec::{Limits, Spec, StdinMode};
 use super::user::User;
 use crate::Result;
 use crate::attach::Size;
+use crate::log::LogEnd;
 
 /// Numbers from <sys/resource.h>, the same on every Linux we run on.
 mod resource {
@@ -26,6 +27,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) spec: &'a Spec,
     pub(crate) size: Option<Size>,
     pub(crate) log_budget: u64,
+    /// Where the log goes on if the holder has none.
+    pub(crate) log_end: LogEnd,
 }
 
 impl Plan<'_> {
@@ -60,6 +63,9 @@ impl Plan<'_> {
             no_new_privileges: spec.no_new_privileges,
             log_budget: self.log_budget,
             time_limit_at: spec.timeout_ms.map_or(0, |ms| clock::boot_ms().saturating_add(ms)),
+            log_start: self.log_end.offset,
+            log_first_mark: self.log_end.mark,
+            log_input: self.log_end.input_offset,
         })
     }
 }

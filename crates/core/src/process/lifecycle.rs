@@ -18,7 +18,7 @@ use crate::attach::{Attachment, AttachmentInfo, Attachments, Role, Size};
 use crate::events::Kind;
 use crate::holder_link::{Ending, HeldProcess, SpawnFailure, Started};
 use crate::journal::Change;
-use crate::log::Log;
+use crate::log::{Log, LogEnd};
 use crate::services::Services;
 use crate::{Error, Result, lock};
 
@@ -36,14 +36,27 @@ pub struct Process {
     changed: Notify,
 }
 
+/// A process that has ended, as retention sees it.
+pub(crate) struct Ended {
+    pub(crate) exited_at_ms: u64,
+    pub(crate) retain_ms: Option<u64>,
+    pub(crate) ephemeral: bool,
+    /// Written down; of a run: its result is kept for more than the request that began it.
+    pub(crate) kept: bool,
+    pub(crate) log_bytes: u64,
+    pub(crate) has_log: bool,
+    pub(crate) has_ring: bool,
+}
+
 struct Inner {
     record: Record,
     phase: Phase,
     log: Option<Arc<Log>>,
     attachments: Attachments,
     last_input_at_ms: Option<u64>,
-    started_at_ms: Option<u64>,
     removed: bool,
+    /// A restart is about to happen, which the log should live to see.
+    restart_due: bool,
     /// Restarts by policy since it last ran steadily.
     failures: u32,
     /// Why the last start failed, for whoever waits for a restart.
@@ -85,8 +98,8 @@ impl Process {
                 log: None,
                 attachments: Attachments::default(),
                 last_input_at_ms: None,
-                started_at_ms: None,
                 removed: false,
+                restart_due: false,
                 failures: 0,
                 start_error: None,
             }),
@@ -114,7 +127,9 @@ impl Process {
             match held {
                 Some(held) => {
                     inner.record.generation = held.held.generation;
-                    inner.started_at_ms = Some(held.held.started_at_ms);
+                    inner.record.started_at_ms = Some(held.held.started_at_ms);
+                    // The ring is there, whatever the server before was about to do with it.
+                    (inner.record.archived, inner.record.log_end, inner.record.log_dropped) = (None, None, false);
                     match Log::open(process.key, held.log, process.services.link.clone()) {
                         Ok(log) => inner.log = Some(Arc::new(log)),
                         Err(error) => tracing::error!(%error, id = process.id, "unreadable log"),
@@ -123,7 +138,7 @@ impl Process {
                     process.rearm_after_takeover(&inner, &held.held);
                 }
                 None if !matches!(inner.phase, Phase::Exited(_)) => inner.record.generation = 0,
-                None => inner.record.log_dropped = true,
+                None => process.adopt_archived(&mut inner),
             }
             if matches!(inner.phase, Phase::Running { .. }) && !inner.record.ephemeral {
                 process.services.table.processes.take_anyway();
@@ -133,6 +148,19 @@ impl Process {
             }
         }
         Some(process)
+    }
+
+    /// The log of an exited process that the holder has no ring for.
+    fn adopt_archived(&self, inner: &mut Inner) {
+        let Phase::Exited(exit) = inner.phase else { return };
+        let place = inner.record.archived;
+        if let Some(log) = place.and_then(|place| self.services.archive.adopt(place, exit)) {
+            inner.log = Some(Arc::new(Log::archived(self.key, log, self.services.link.clone())));
+            return;
+        }
+        inner.record.archived = None;
+        inner.record.log_dropped = true;
+        inner.record.log_end.get_or_insert(LogEnd { offset: exit.offset, ..LogEnd::default() });
     }
 
     /// Those who were attached to the server before are gone, and nobody has noticed yet.
@@ -192,7 +220,7 @@ impl Process {
             stop_requested: record.stop_wanted && pid.is_some(),
             ephemeral: record.ephemeral,
             created_at_ms: record.created_at_ms,
-            started_at_ms: inner.started_at_ms,
+            started_at_ms: inner.record.started_at_ms,
             exited_at_ms: None,
             last_input_at_ms: inner.last_input_at_ms,
             last_output_at_ms: inner.log.as_ref().and_then(|log| log.last_output_at_ms()),
@@ -208,8 +236,9 @@ impl Process {
         if let Phase::Exited(exit) = &inner.phase {
             info.set_exit(exit);
             if inner.log.is_none() {
-                info.output_start = exit.offset;
-                info.output_end = exit.offset;
+                let end = record.log_end.map_or(exit.offset, |end| end.offset);
+                info.output_start = end;
+                info.output_end = end;
             }
         }
         info
@@ -260,10 +289,6 @@ impl Process {
 
     pub(crate) fn idempotency(&self) -> Option<Idempotency> {
         lock(&self.inner).record.idempotency.clone()
-    }
-
-    pub(crate) fn record(&self) -> Record {
-        lock(&self.inner).record.clone()
     }
 
     pub fn size(&self) -> Option<Size> {
@@ -366,7 +391,7 @@ impl Process {
         inner.record.generation += 1;
         inner.record.stop_wanted = false;
         inner.record.restart_wanted = false;
-        inner.record.log_dropped = false;
+        inner.restart_due = false;
         if inner.record.is_kept() {
             self.save(&inner, None);
         }
@@ -386,7 +411,11 @@ impl Process {
     }
 
     async fn spawn(self: &Arc<Self>) -> Result<()> {
-        let record = self.record();
+        let (record, log_end) = {
+            let inner = lock(&self.inner);
+            let end = inner.log.as_ref().map(|log| log.end()).or(inner.record.log_end);
+            (inner.record.clone(), end.unwrap_or_default())
+        };
         let budget = record.spec.max_log_bytes.unwrap_or(self.services.process_config().max_log_bytes_per_process);
         let plan = Plan {
             id: &record.id,
@@ -395,6 +424,7 @@ impl Process {
             spec: &record.spec,
             size: record.size,
             log_budget: budget,
+            log_end,
         };
         let outcome = match plan.spawn() {
             Ok(spawn) => self.services.link.spawn(spawn).await.map_err(|failure| match failure {
@@ -417,19 +447,25 @@ impl Process {
 
     fn started(self: &Arc<Self>, started: Started) -> Result<()> {
         let mut inner = lock(&self.inner);
-        if inner.log.is_none() {
+        let mut archived = None;
+        if inner.log.as_ref().is_none_or(|log| log.ring().is_none()) {
             let log = Log::open(self.key, started.log, self.services.link.clone());
-            inner.log = Some(Arc::new(log.map_err(|_| Error::Exhausted {
+            archived = inner.log.replace(Arc::new(log.map_err(|_| Error::Exhausted {
                 code: "descriptors_exhausted",
                 message: "the log of the new process could not be opened".into(),
             })?));
         }
+        (inner.record.archived, inner.record.log_end, inner.record.log_dropped) = (None, None, false);
         self.input.open(started.input);
         let started_at_ms = started.spawned.started_at_ms;
         inner.phase = Phase::Running { pid: started.spawned.pid, started_at_ms };
-        inner.started_at_ms = Some(started_at_ms);
+        inner.record.started_at_ms = Some(started_at_ms);
         inner.record.exit = None;
         self.updated(&mut inner, crate::events::Why::Started);
+        if let (Some(old), Some(new)) = (archived, &inner.log) {
+            self.give_up_archived(&old);
+            old.continue_in(Arc::clone(new));
+        }
         drop(inner);
         self.changed.notify_waiters();
         // It may have ended before we heard that it began.
@@ -481,7 +517,7 @@ impl Process {
         inner.phase = Phase::Exited(exit);
         inner.record.exit = Some(exit.into());
         self.input.close();
-        let ran_ms = exit.at_ms.saturating_sub(inner.started_at_ms.unwrap_or(exit.at_ms));
+        let ran_ms = exit.at_ms.saturating_sub(inner.record.started_at_ms.unwrap_or(exit.at_ms));
         if ran_ms >= STEADY_MS {
             inner.failures = 0;
         }
@@ -521,6 +557,7 @@ impl Process {
                 }
                 inner.record.restarts += 1;
                 inner.failures += 1;
+                inner.restart_due = true;
                 let first = if policy.delay_ms == 0 { 1000 } else { policy.delay_ms };
                 first.min(LONGEST_RESTART_DELAY_MS).saturating_mul(1 << (inner.failures - 1).min(16)).min(LONGEST_RESTART_DELAY_MS)
             }
@@ -529,7 +566,8 @@ impl Process {
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(delay)).await;
             let still_wanted = {
-                let inner = lock(&process.inner);
+                let mut inner = lock(&process.inner);
+                inner.restart_due = false;
                 !inner.removed && (!inner.record.stop_wanted || inner.record.restart_wanted)
             };
             if still_wanted && let Err(error) = process.start().await {
@@ -665,21 +703,86 @@ impl Process {
         } else if inner.record.is_kept() {
             self.services.journal.append(&[delete]);
         }
+        if let Some(log) = &inner.log {
+            self.give_up_archived(log);
+        }
         drop(inner);
         self.services.link.forget(self.key);
         self.services.table.remove(self);
         self.changed.notify_waiters();
     }
 
-    /// Gives up the log of an exited process to make room.
-    pub(crate) fn drop_log(&self) {
+    // ---- keeping what is over ----
+
+    /// What retention wants to know, without the cost of a whole description.
+    pub(crate) fn ended(&self) -> Option<Ended> {
+        let inner = lock(&self.inner);
+        let Phase::Exited(exit) = inner.phase else { return None };
+        Some(Ended {
+            exited_at_ms: exit.at_ms,
+            retain_ms: inner.record.spec.retain_ms,
+            ephemeral: inner.record.ephemeral,
+            kept: inner.record.is_kept(),
+            log_bytes: inner.log.as_ref().map_or(0, |log| log.len()),
+            has_log: inner.log.is_some(),
+            has_ring: inner.log.as_ref().is_some_and(|log| log.ring().is_some()),
+        })
+    }
+
+    /// The log, if its process has exited and nobody else has a hand on it: who takes it does so under our lock.
+    fn idle_log(inner: &Inner, ours: usize) -> Option<&Arc<Log>> {
+        let log = inner.log.as_ref().filter(|log| Arc::strong_count(log) == ours)?;
+        matches!(inner.phase, Phase::Exited(_)).then_some(log)
+    }
+
+    /// Gives up the log of an exited process to make room. False: not now.
+    pub(crate) fn drop_log(&self) -> bool {
         let mut inner = lock(&self.inner);
-        let idle = inner.log.as_ref().is_some_and(|log| !log.has_cursors());
-        if idle && matches!(inner.phase, Phase::Exited(_)) {
-            inner.log = None;
-            inner.record.log_dropped = true;
+        let Some(log) = Self::idle_log(&inner, 1).cloned() else { return false };
+        inner.record.log_end = Some(log.end());
+        inner.record.log_dropped = true;
+        inner.record.archived = None;
+        inner.log = None;
+        self.save(&inner, None);
+        self.give_up_archived(&log);
+        self.services.link.forget(self.key);
+        true
+    }
+
+    /// Moves the log of an exited process from its ring to the archive. False: not now.
+    pub(crate) fn archive_log(&self) -> std::io::Result<bool> {
+        let archivable = |inner: &Inner, ours: usize| {
+            let log = Self::idle_log(inner, ours).filter(|_| !inner.removed && !inner.restart_due)?;
+            // A background child may still write, and what it writes belongs into the log.
+            (log.ring()?.open_streams() == Some(0)).then(|| Arc::clone(log))
+        };
+        let Some(log) = archivable(&lock(&self.inner), 1) else { return Ok(false) };
+        let (Some(ring), Some(exit)) = (log.ring(), log.exit()) else { return Ok(false) };
+        // Not under our lock: a large log takes a while.
+        let archived = self.services.archive.copy(ring, exit)?;
+        crate::hooks::reach("log_copied");
+        let place = *archived.place();
+        let mut inner = lock(&self.inner);
+        // Nothing happened meanwhile, and nobody came to read.
+        let same = archivable(&inner, 2).is_some() && (log.generation(), log.head()) == (place.generation, place.head);
+        let mut put = || {
+            inner.record.archived = Some(place);
             self.save(&inner, None);
+            crate::hooks::reach("log_archived");
             self.services.link.forget(self.key);
+        };
+        let moved = same && self.services.archive.while_open(&mut put).is_some();
+        if moved {
+            inner.log = Some(Arc::new(Log::archived(self.key, archived, self.services.link.clone())));
+        } else {
+            self.services.archive.give_up(&archived);
+        }
+        Ok(moved)
+    }
+
+    fn give_up_archived(&self, log: &Log) {
+        if let Some(archived) = log.as_archived() {
+            self.services.archive.give_up(archived);
         }
     }
 
@@ -692,12 +795,6 @@ impl Process {
             }
             self.announce(&mut inner, Kind::Created);
         }
-    }
-
-    /// A run whose result is kept for more than the request that began it.
-    pub(crate) fn is_collected_elsewhere(&self) -> bool {
-        let inner = lock(&self.inner);
-        inner.record.ephemeral && inner.record.is_kept()
     }
 
     // ---- input and size ----

@@ -22,6 +22,7 @@ mod state;
 mod user;
 
 pub use info::{ExitReason, ProcessInfo, Status};
+pub(crate) use lifecycle::Ended;
 pub use lifecycle::Process;
 pub(crate) use record::{Idempotency, Record};
 pub use spec::{

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Spec;
 use crate::attach::Size;
+use crate::log::{LogEnd, Place};
 
 /// Prefix of the records' names in the journal.
 pub(crate) const PREFIX: &str = "process/";
@@ -17,11 +18,20 @@ pub(crate) struct Record {
     pub(crate) created_at_ms: u64,
     /// The generation last asked for; 0 = never started.
     pub(crate) generation: u32,
+    /// Of the latest generation; the holder forgets it with the log.
+    #[serde(default)]
+    pub(crate) started_at_ms: Option<u64>,
     #[serde(default)]
     pub(crate) exit: Option<KeptExit>,
     /// The log is gone, to make room.
     #[serde(default)]
     pub(crate) log_dropped: bool,
+    /// Where the log ended that is gone, so that a restart goes on from there.
+    #[serde(default)]
+    pub(crate) log_end: Option<LogEnd>,
+    /// Where the log lies in the archive. While the holder has a ring for the key, that counts and not this.
+    #[serde(default)]
+    pub(crate) archived: Option<Place>,
     /// A one-shot run: not listed, and removed soon after its end.
     #[serde(default)]
     pub(crate) ephemeral: bool,
@@ -107,5 +117,32 @@ impl Record {
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_log_lies_is_written_down() {
+        let old = r#"{"id":"proc_1","key":5,"spec":{"command":"true"},"created_at_ms":1,"generation":2}"#;
+        let mut record = Record::decode(old.as_bytes()).unwrap();
+        assert_eq!((record.archived, record.log_end), (None, None));
+        let place = Place {
+            segment: 3,
+            at: 4,
+            first_mark: 5,
+            marks: 6,
+            tail: 7,
+            head: u64::MAX,
+            generation: 8,
+            input_offset: 9,
+            last_output_at_ms: Some(10),
+        };
+        let end = LogEnd { offset: 1, mark: 2, input_offset: 3 };
+        (record.archived, record.log_end) = (Some(place), Some(end));
+        let again = Record::decode(&record.encode()).unwrap();
+        assert_eq!((again.archived, again.log_end), (Some(place), Some(end)));
     }
 }

@@ -6,7 +6,7 @@ use super::Holder;
 use super::process::Process;
 use super::server::{Note, Phase};
 use super::timer::armable;
-use crate::log::{Cause, LogWriter, Stream};
+use crate::log::{Beginning, Cause, LogWriter, Stream};
 use crate::tree::killer::Action;
 use crate::wire::{Arm, Done, End, Record, ToHolder};
 use crate::{clock, wire};
@@ -122,7 +122,7 @@ impl Holder {
     fn record_also(&mut self, record: &Record, fd: OwnedFd) {
         let Some(stream) = Stream::from_u8(record.stream) else { return };
         if !self.processes.contains_key(&record.key) {
-            let Ok(log) = LogWriter::create(record.log_budget, wire_reserve()) else { return };
+            let Ok(log) = LogWriter::create(record.log_budget, wire_reserve(), Beginning::default()) else { return };
             let mut sink = Process::new(record.key, log);
             sink.generation = 1;
             self.processes.insert(record.key, sink);

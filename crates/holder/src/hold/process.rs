@@ -109,6 +109,11 @@ impl Process {
         due(&mut self.detach_at).then_some(Cause::Detached)
     }
 
+    /// Tells readers how many descriptors can still write to the log.
+    pub(super) fn count_streams(&self) {
+        self.log.set_open_streams(self.streams.iter().filter(|end| end.fd.is_some()).count());
+    }
+
     pub(super) fn blocked_streams(&self) -> Vec<u8> {
         (0u8..).zip(&self.streams).filter(|(_, end)| end.blocked).map(|(index, _)| index).collect()
     }
@@ -167,7 +172,8 @@ impl Holder {
         let cgroup = self.cgroup_for(&spawn);
         let procs = cgroup.as_deref().and_then(|path| crate::tree::cgroup::procs_fd(path).ok());
         if !restart {
-            let log = LogWriter::create(spawn.log_budget, spawn::reserve(&spawn.io)).map_err(failed)?;
+            let reserve = spawn::reserve(&spawn.io);
+            let log = LogWriter::create(spawn.log_budget, reserve, spawn.log_beginning()).map_err(failed)?;
             self.processes.insert(key, Process::new(key, log));
         }
         let launched = spawn::launch(&spawn, &ends.program, procs.as_ref().map(AsFd::as_fd), &self.inherited, true)
@@ -189,6 +195,8 @@ impl Holder {
         self.timers.arm(stuck_at, key);
         if let Some(process) = self.processes.get_mut(&key) {
             process.cgroup = cgroup;
+            // A `Forget` that still waits was meant for the generation before.
+            process.forget = false;
             process.launching = Some(Launching {
                 launch,
                 asker: Asker { epoch, request: spawn.request },
@@ -243,6 +251,7 @@ impl Holder {
             Some(index) => process.streams[index] = end,
             None => process.streams.push(end),
         }
+        process.count_streams();
     }
 
     /// Stuck before its exec: answer now; if it ever gets there, it is killed at once.
@@ -297,6 +306,7 @@ impl Holder {
                 self.poll.remove(fd);
                 end.fd = None;
                 end.blocked = false;
+                process.count_streams();
             }
         }
         // A full ring wakes even the readers that sleep until the exit: they hold it.
@@ -339,6 +349,7 @@ impl Holder {
             None if oom => Cause::OutOfMemory,
             None => Cause::Itself,
         };
+        process.count_streams();
         process.log.set_exit(status, cause, clock::wall_ms());
         process.log.take_waiting();
         process.pid = 0;

@@ -58,6 +58,9 @@ impl Holder {
             no_new_privileges: false,
             log_budget: 0,
             time_limit_at: 0,
+            log_start: 0,
+            log_first_mark: 0,
+            log_input: 0,
         };
         let output = || rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3);
         let stdio = [rustix::io::fcntl_dupfd_cloexec(state, 3)?, output()?, output()?];

@@ -144,6 +144,9 @@ impl Holder {
             no_new_privileges: false,
             log_budget: 0,
             time_limit_at: 0,
+            log_start: 0,
+            log_first_mark: 0,
+            log_input: 0,
         };
         // The socket is the server's descriptor 0; it has no other use for one.
         let output = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 3);

@@ -246,6 +246,10 @@ impl Holder {
             let kind = Stream::from_u8(stream.stream).unwrap_or(Stream::Extra);
             self.add_stream(state.key, take_fd(stream.fd)?, kind);
         }
+        // The image before may not have counted.
+        if let Some(process) = self.processes.get(&state.key) {
+            process.count_streams();
+        }
         Ok(())
     }
 

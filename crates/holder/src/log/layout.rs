@@ -28,6 +28,8 @@ pub(super) const AT_EXIT_OFFSET: usize = 208;
 pub(super) const AT_EXITED_AT: usize = 216;
 /// Bytes of input that the kernel has taken; kept here so that it survives the server that counts them.
 pub(super) const AT_INPUT: usize = 224;
+/// Recorded descriptors that are open, plus one; 0 was left by a holder that did not count them.
+pub(super) const AT_STREAMS: usize = 232;
 pub(super) const AT_HOLDS: usize = 512;
 pub(super) const HOLD_BYTES: usize = 64;
 pub(super) const HOLD_SLOTS: usize = (PAGE - AT_HOLDS) / HOLD_BYTES;
@@ -72,6 +74,15 @@ impl Sizes {
             && self.mark_slots < LIMIT
             && self.reserve < self.capacity
     }
+}
+
+/// Where a log begins whose older part is elsewhere or gone: its first byte, its first mark, and the input
+/// that had been counted by then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beginning {
+    pub offset: u64,
+    pub mark: u64,
+    pub input: u64,
 }
 
 /// Which descriptor of a process a byte came from.

@@ -14,6 +14,8 @@
 //!   sequence number that people see.
 //! * A *hold* is a reader's promise to come for the bytes from some offset on; the writer does not read the
 //!   program past `hold + capacity - reserve`. See [`hold`].
+//! * A log that nothing can be written to any more (exited, no recorded descriptor open) may be copied
+//!   elsewhere and given up; a later ring of the same process then begins where it ended ([`Beginning`]).
 //!
 //! Unsafe code is confined to [`map`].
 
@@ -23,8 +25,8 @@ mod map;
 mod reader;
 mod writer;
 
-pub use layout::{Cause, Exit, Stream};
-pub use reader::{Gone, LogReader, Mark};
+pub use layout::{Beginning, Cause, Exit, Stream};
+pub use reader::{Gone, LogReader, Mark, find_mark};
 pub use writer::{LogWriter, Recorded};
 
 /// Most bytes that one wake-up moves from one descriptor, so that a flooding program cannot starve the rest.

@@ -1,14 +1,15 @@
 //! A reader's side of a log: bytes by offset, marks by number, holds, and the exit.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use std::sync::atomic::fence;
 
 use super::hold::{self, Token};
 use super::layout::{
-    AT_BLOCKED, AT_EXIT, AT_EXIT_OFFSET, AT_EXITED_AT, AT_GENERATION, AT_HEAD, AT_INPUT, AT_MARK_TAIL, AT_MARKS, AT_TAIL,
-    AT_WAITING, Exit, MARK_BYTES, PAGE, Sizes, Stream, unpack_exit,
+    AT_BLOCKED, AT_EXIT, AT_EXIT_OFFSET, AT_EXITED_AT, AT_GENERATION, AT_HEAD, AT_INPUT, AT_MARK_TAIL, AT_MARKS,
+    AT_STREAMS, AT_TAIL, AT_WAITING, Exit, MARK_BYTES, PAGE, Sizes, Stream, unpack_exit,
 };
 use super::map::Map;
 use super::writer::read_sizes;
@@ -102,7 +103,7 @@ impl LogReader {
     }
 
     /// Numbers (from 0) of the marks that are still there.
-    pub fn marks(&self) -> std::ops::Range<u64> {
+    pub fn marks(&self) -> Range<u64> {
         let oldest = self.load(AT_MARK_TAIL);
         oldest..self.load(AT_MARKS).max(oldest)
     }
@@ -124,17 +125,8 @@ impl LogReader {
 
     /// Number of the mark whose chunk contains `offset` (or the newest one before it).
     pub fn mark_of(&self, offset: u64) -> Option<u64> {
-        let range = self.marks();
-        let (mut low, mut high) = (range.start, range.end);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match self.mark(middle) {
-                Some(mark) if mark.offset > offset => high = middle,
-                // A mark that vanished while we searched is older than everything that matters.
-                _ => low = middle + 1,
-            }
-        }
-        low.checked_sub(1).filter(|number| *number >= self.load(AT_MARK_TAIL))
+        find_mark(self.marks(), offset, |number| self.mark(number))
+            .filter(|number| *number >= self.load(AT_MARK_TAIL))
     }
 
     /// Asks for a wake-up at the next change. Call it, then look at the head again, then sleep.
@@ -210,8 +202,27 @@ impl LogReader {
         self.map.word(AT_INPUT).fetch_add(count as u64, SeqCst);
     }
 
+    /// Descriptors that are still recorded here; `None` when the holder is too old to say.
+    pub fn open_streams(&self) -> Option<u64> {
+        self.load(AT_STREAMS).checked_sub(1)
+    }
+
     /// A second handle to the same log.
     pub fn try_clone(&self) -> io::Result<Self> {
         Self::open(self.file.try_clone()?)
     }
+}
+
+/// Number of the newest mark in `marks` that begins at or before `offset`.
+pub fn find_mark(marks: Range<u64>, offset: u64, mark: impl Fn(u64) -> Option<Mark>) -> Option<u64> {
+    let (mut low, mut high) = (marks.start, marks.end);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match mark(middle) {
+            Some(mark) if mark.offset > offset => high = middle,
+            // A mark that vanished while we searched is older than everything that matters.
+            _ => low = middle + 1,
+        }
+    }
+    low.checked_sub(1).filter(|number| *number >= marks.start)
 }

@@ -11,9 +11,9 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 
 use super::hold::{self, Slot};
 use super::layout::{
-    AT_BLOCKED, AT_BUDGET, AT_CAPACITY, AT_EXIT, AT_EXIT_OFFSET, AT_EXITED_AT, AT_GENERATION, AT_HEAD, AT_MAGIC,
-    AT_MARK_SLOTS, AT_MARK_TAIL, AT_MARKS, AT_RESERVE, AT_TAIL, AT_WAITING, Cause, MAGIC, MARK_BYTES, PAGE, Sizes,
-    Stream, pack_exit,
+    AT_BLOCKED, AT_BUDGET, AT_CAPACITY, AT_EXIT, AT_EXIT_OFFSET, AT_EXITED_AT, AT_GENERATION, AT_HEAD, AT_INPUT,
+    AT_MAGIC, AT_MARK_SLOTS, AT_MARK_TAIL, AT_MARKS, AT_RESERVE, AT_STREAMS, AT_TAIL, AT_WAITING, Beginning, Cause,
+    MAGIC, MARK_BYTES, PAGE, Sizes, Stream, pack_exit,
 };
 use super::map::Map;
 use super::CHUNK_BYTES;
@@ -53,7 +53,7 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    pub fn create(budget: u64, reserve: u64) -> io::Result<Self> {
+    pub fn create(budget: u64, reserve: u64, beginning: Beginning) -> io::Result<Self> {
         let sizes = Sizes::for_budget(budget, reserve);
         let file = memfd_create("outlive-log", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, sizes.file_len() as u64)?;
@@ -64,6 +64,12 @@ impl LogWriter {
             (AT_MARK_SLOTS, sizes.mark_slots),
             (AT_BUDGET, sizes.budget),
             (AT_RESERVE, sizes.reserve),
+            (AT_HEAD, beginning.offset),
+            (AT_TAIL, beginning.offset),
+            (AT_MARKS, beginning.mark),
+            (AT_MARK_TAIL, beginning.mark),
+            (AT_INPUT, beginning.input),
+            (AT_STREAMS, 1),
             (AT_GENERATION, 1),
             (AT_MAGIC, MAGIC),
         ] {
@@ -256,6 +262,11 @@ impl LogWriter {
     /// True when a reader sleeps and must be woken; asking resets it.
     pub fn take_waiting(&self) -> bool {
         self.word(AT_WAITING).load(SeqCst) != 0 && self.word(AT_WAITING).swap(0, SeqCst) != 0
+    }
+
+    /// How many descriptors may still write here. Raise it before one is recorded, lower it after its last byte.
+    pub fn set_open_streams(&self, count: usize) {
+        self.word(AT_STREAMS).store(count as u64 + 1, SeqCst);
     }
 
     pub fn leave_holds_of(&self, epoch: u32) {

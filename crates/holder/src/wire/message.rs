@@ -3,7 +3,7 @@
 //! A process is named by its `key`, a number that the server chose; names that people see are the server's affair.
 
 use super::codec::{Field, Item, wire_messages, wire_struct};
-use crate::log::Cause;
+use crate::log::{Beginning, Cause};
 
 wire_messages! {
     /// What a server says.
@@ -88,7 +88,7 @@ wire_struct! {
     pub struct Spawn {
         pub request: u32,
         pub key: u64,
-        /// 1 for a new process; a restart in place raises it and keeps the log.
+        /// 1 for a new process; a restart in place raises it and keeps the log, or begins one (`log_start`).
         pub generation: u32,
         /// Paths to try in order, as `execvp` would.
         pub programs: Vec<Vec<u8>>,
@@ -103,6 +103,16 @@ wire_struct! {
         pub log_budget: u64,
         /// Boot clock; 0 = none.
         pub time_limit_at: u64,
+        /// Where the log begins if none is held for the key: an older part of it was given up.
+        pub log_start: u64,
+        pub log_first_mark: u64,
+        pub log_input: u64,
+    }
+}
+
+impl Spawn {
+    pub fn log_beginning(&self) -> Beginning {
+        Beginning { offset: self.log_start, mark: self.log_first_mark, input: self.log_input }
     }
 }
 
@@ -293,6 +303,9 @@ mod tests {
             no_new_privileges: true,
             log_budget: 10,
             time_limit_at: 11,
+            log_start: 12,
+            log_first_mark: 13,
+            log_input: 14,
         }
     }
 
@@ -314,8 +327,9 @@ mod tests {
     #[test]
     fn a_message_of_an_older_peer_lacks_its_last_fields() {
         let bytes = ToHolder::Spawn(spawn()).encode();
-        let Some(ToHolder::Spawn(older)) = ToHolder::decode(&bytes[..bytes.len() - 16]) else { panic!("refused") };
+        let Some(ToHolder::Spawn(older)) = ToHolder::decode(&bytes[..bytes.len() - 40]) else { panic!("refused") };
         assert_eq!((older.log_budget, older.time_limit_at), (0, 0));
+        assert_eq!(older.log_beginning(), Beginning::default());
         let mut newer = bytes;
         newer.extend_from_slice(b"a field of the future");
         assert_eq!(ToHolder::decode(&newer), Some(ToHolder::Spawn(spawn())));

@@ -1,0 +1,187 @@
+//! A log that was copied out of its ring: marks, then bytes, at one place of an archive segment.
+//!
+//! ```text
+//! segment:  ... | mark | mark | ... | bytes tail..head | next log ...
+//!               ^ Place::at           each mark: offset u64, time << 8 | stream u64
+//! ```
+//!
+//! It is read by `pread` only and never changes. Its pages go back to the system when it has been given up
+//! *and* its last reader is gone.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use outlive_holder::log::{Exit, Gone, LogReader, Mark, Stream, find_mark};
+use rustix::fs::{FallocateFlags, fallocate};
+use serde::{Deserialize, Serialize};
+
+/// Offset, and time with stream, as in a ring.
+const MARK_BYTES: u64 = 16;
+/// Bytes per step of a copy: enough to be fast, little enough to keep in memory and to wait for.
+const COPY_BYTES: usize = 1 << 20;
+/// Marks per step of a copy.
+const COPY_MARKS: u64 = 4096;
+
+/// Where an archived log lies, and what its ring's header said. Part of the process's record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Place {
+    pub(crate) segment: u64,
+    pub(crate) at: u64,
+    pub(crate) first_mark: u64,
+    pub(crate) marks: u64,
+    pub(crate) tail: u64,
+    pub(crate) head: u64,
+    pub(crate) generation: u32,
+    pub(crate) input_offset: u64,
+    pub(crate) last_output_at_ms: Option<u64>,
+}
+
+impl Place {
+    /// What `ring` will take; `segment` and `at` are for the archive to choose.
+    pub(crate) fn for_ring(ring: &LogReader) -> Self {
+        let marks = ring.marks();
+        let newest = marks.end.checked_sub(1).and_then(|newest| ring.mark(newest));
+        Self {
+            segment: 0,
+            at: 0,
+            first_mark: marks.start,
+            marks: marks.end - marks.start,
+            tail: ring.tail(),
+            head: ring.head(),
+            generation: ring.generation(),
+            input_offset: ring.input_offset(),
+            last_output_at_ms: newest.map(|mark| mark.at_ms),
+        }
+    }
+
+    /// In the segment, marks included.
+    pub(crate) fn len(&self) -> u64 {
+        self.marks * MARK_BYTES + self.head.saturating_sub(self.tail)
+    }
+
+    fn bytes_at(&self) -> u64 {
+        self.at + self.marks * MARK_BYTES
+    }
+
+    /// Copies `ring` piece by piece: `write` gets each with its position in the segment.
+    pub(crate) fn copy(
+        &self,
+        ring: &LogReader,
+        mut write: impl FnMut(&[u8], u64) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let changed = || io::Error::other("the log changed while it was archived");
+        let mut piece = Vec::new();
+        let mut at = self.at;
+        let end = self.first_mark + self.marks;
+        let mut next = self.first_mark;
+        while next < end {
+            let until = end.min(next + COPY_MARKS);
+            piece.clear();
+            for number in next..until {
+                let mark = ring.mark(number).ok_or_else(changed)?;
+                piece.extend_from_slice(&mark.offset.to_le_bytes());
+                piece.extend_from_slice(&(mark.at_ms << 8 | mark.stream as u64).to_le_bytes());
+            }
+            next = until;
+            write(&piece, at)?;
+            at += piece.len() as u64;
+        }
+        let mut offset = self.tail;
+        while offset < self.head {
+            let left = usize::try_from(self.head - offset).unwrap_or(COPY_BYTES);
+            piece.resize(left.min(COPY_BYTES), 0);
+            let got = ring.read_at(offset, &mut piece).map_err(|_| changed())?;
+            write(&piece[..got], at)?;
+            at += got as u64;
+            offset += got as u64;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) struct ArchivedLog {
+    segment: Arc<OwnedFd>,
+    place: Place,
+    exit: Exit,
+    given_up: AtomicBool,
+}
+
+impl ArchivedLog {
+    pub(crate) fn new(segment: Arc<OwnedFd>, place: Place, exit: Exit) -> Self {
+        Self { segment, place, exit, given_up: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// No record refers to it any more.
+    pub(crate) fn give_up(&self) {
+        self.given_up.store(true, Relaxed);
+    }
+
+    pub(super) fn head(&self) -> u64 {
+        self.place.head
+    }
+
+    pub(super) fn tail(&self) -> u64 {
+        self.place.tail
+    }
+
+    pub(super) fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    pub(super) fn marks(&self) -> Range<u64> {
+        self.place.first_mark..self.place.first_mark + self.place.marks
+    }
+
+    pub(super) fn mark(&self, number: u64) -> Option<Mark> {
+        if !self.marks().contains(&number) {
+            return None;
+        }
+        let mut raw = [0; MARK_BYTES as usize];
+        let at = self.place.at + (number - self.place.first_mark) * MARK_BYTES;
+        // A memfd is never short within its length; if it were, the mark is as good as gone.
+        if rustix::io::pread(&*self.segment, &mut raw, at) != Ok(raw.len()) {
+            return None;
+        }
+        let word = |at: usize| raw.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes);
+        let packed = word(8);
+        let stream = Stream::from_u8(packed as u8)?;
+        Some(Mark { sequence: number + 1, offset: word(0), stream, at_ms: packed >> 8 })
+    }
+
+    pub(super) fn mark_of(&self, offset: u64) -> Option<u64> {
+        find_mark(self.marks(), offset, |number| self.mark(number))
+    }
+
+    pub(super) fn read_at(&self, offset: u64, room: &mut [u8]) -> Result<usize, Gone> {
+        let Place { tail, head, .. } = self.place;
+        if offset >= head {
+            return Ok(0);
+        }
+        if offset < tail {
+            return Err(Gone { oldest: tail });
+        }
+        let wanted = room.len().min(usize::try_from(head - offset).unwrap_or(usize::MAX));
+        let at = self.place.bytes_at() + (offset - tail);
+        match rustix::io::pread(&*self.segment, &mut room[..wanted], at) {
+            Ok(got) if got > 0 || wanted == 0 => Ok(got),
+            _ => Err(Gone { oldest: offset + 1 }),
+        }
+    }
+}
+
+impl Drop for ArchivedLog {
+    fn drop(&mut self) {
+        if *self.given_up.get_mut() && self.place.len() > 0 {
+            // The segment may live on for its other logs; this one's memory need not.
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let _ = fallocate(&*self.segment, flags, self.place.at, self.place.len());
+        }
+    }
+}
