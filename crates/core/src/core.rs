@@ -278,7 +278,7 @@ fn adopt_all(services: &Arc<Services>, records: impl Iterator<Item = Vec<u8>>, h
                 services.table.adopt(&process);
                 adopted.push(process);
             }
-            None => services.journal.append(&[crate::journal::Change::Delete { name: Record::name(&id) }]),
+            None => drop(services.journal.append(&[crate::journal::Change::Delete { name: Record::name(&id) }])),
         }
     }
     services.archive.adopted_all();

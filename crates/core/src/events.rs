@@ -109,9 +109,11 @@ impl Events {
         let json = serde_json::to_string(&body).unwrap_or_default();
         let mut ring = lock(&self.ring);
         let sequence = ring.next;
-        ring.next += 1;
         changes.push(Change::Event { sequence, value: json.clone().into_bytes() });
-        self.journal.append(&changes);
+        if !self.journal.append(&changes) {
+            return;
+        }
+        ring.next += 1;
         let kind = kind.name().to_owned();
         ring.events.push_back(Arc::new(Event { sequence, kind, process_id, tag, session_id, json }));
         while ring.events.len() > ring.most {

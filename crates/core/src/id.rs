@@ -3,8 +3,6 @@
 //! `proc_` + 9 characters of time (ms) + 8 characters of the 40-bit key + 8 random characters, in an
 //! alphabet whose order is the order of its values.
 
-use outlive_holder::KEY_BITS;
-
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const TIME_CHARS: usize = 9;
 const KEY_CHARS: usize = 8;
@@ -15,9 +13,9 @@ pub fn random_u64() -> u64 {
     getrandom::u64().unwrap_or_else(|error| panic!("the system gives no random numbers: {error}"))
 }
 
-/// A key for the holder: random, never 0.
+/// A key for the holder: random, never 0, and one that may be set as a mark where we are.
 pub fn new_key() -> u64 {
-    (random_u64() & ((1 << KEY_BITS) - 1)).max(1)
+    outlive_holder::tree::mark::draw(random_u64())
 }
 
 pub fn new_id(prefix: &str, at_ms: u64, key: u64) -> String {

@@ -33,6 +33,9 @@ pub(crate) struct Options {
     /// text, or json for one object per line
     #[arg(long, default_value = "text", value_parser = ["text", "json"])]
     log_format: String,
+    /// A server that keeps dying is started again after at most this long, in milliseconds
+    #[arg(long, default_value_t = 2_000)]
+    max_restart_delay_ms: u64,
     /// Hold trees in cgroups of their own: auto, or off
     #[arg(long, default_value = "auto", value_parser = ["auto", "off"])]
     cgroups: String,
@@ -72,6 +75,7 @@ fn become_holder(options: &Options, state_dir: Option<&Path>) -> Result<Never, (
         holder_arguments: text(&["outlive", "hold"]),
         grace_ms: options.grace_ms,
         use_cgroups: options.cgroups == "auto",
+        longest_backoff_ms: options.max_restart_delay_ms,
     };
     let failed = |error: io::Error| (1, format!("cannot start: {error}"));
     ensure_standard_streams().map_err(failed)?;

@@ -90,16 +90,16 @@ impl Journal {
         crate::lock(&self.inner).closed = true;
     }
 
-    /// Publishes all of `changes` at once.
-    pub(crate) fn append(&self, changes: &[Change]) {
+    /// Publishes all of `changes` at once. False: another server writes by now, so it never happened.
+    pub(crate) fn append(&self, changes: &[Change]) -> bool {
         let mut inner = crate::lock(&self.inner);
         if inner.closed {
-            return;
+            return false;
         }
         if let Err(error) = inner.append(changes) {
             // Memory is exhausted: what runs goes on, but would not be known to the next server.
             tracing::error!(%error, "a record could not be kept");
-            return;
+            return true;
         }
         if inner.file.published() > SMALL_BYTES && inner.live_bytes * 2 < inner.file.published() {
             match inner.rewrite() {
@@ -107,6 +107,7 @@ impl Journal {
                 Err(error) => tracing::warn!(%error, "the journal could not be rewritten"),
             }
         }
+        true
     }
 }
 

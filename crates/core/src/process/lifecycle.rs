@@ -358,7 +358,7 @@ impl Process {
         let put = Change::Put { name: Record::name(&self.id), value: inner.record.encode() };
         match event {
             Some(kind) => self.services.events.emit(kind, Self::describe(inner), vec![put]),
-            None => self.services.journal.append(&[put]),
+            None => drop(self.services.journal.append(&[put])),
         }
         crate::hooks::reach("record_put");
     }

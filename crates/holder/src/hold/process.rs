@@ -17,7 +17,7 @@ use crate::clock;
 use crate::log::{Cause, LogWriter, Recorded, Stream};
 use crate::spawn::{self, Launch};
 use crate::tree::killer::{Action, Job};
-use crate::tree::Root;
+use crate::tree::{self, Root};
 use crate::wire::{Held, Spawn, SpawnFailed, SpawnStage, Spawned};
 
 /// A child that has not reached its exec by then is given up (a dead mount, usually).
@@ -41,6 +41,8 @@ pub(super) struct Process {
     /// Why it is being ended, once somebody asked for it.
     pub(super) cause: Option<Cause>,
     launching: Option<Launching>,
+    /// How to find the tree where marks cannot be set (some sandboxes lack that limit).
+    unmarked: Option<Root>,
     /// `Forget` came while the tree's end was still under way.
     pub(super) forget: bool,
 }
@@ -60,6 +62,8 @@ struct Launching {
     streams: Vec<(OwnedFd, Stream)>,
     input: Option<OwnedFd>,
     time_limit_at: u64,
+    /// What the program finds in OUTLIVE_PROCESS_ID.
+    id: String,
 }
 
 impl Process {
@@ -78,6 +82,7 @@ impl Process {
             detach_at: 0,
             cause: None,
             launching: None,
+            unmarked: None,
             forget: false,
         }
     }
@@ -91,7 +96,7 @@ impl Process {
     }
 
     pub(super) fn root(&self) -> Root {
-        Root { pid: self.pid, start_time: 0, key: self.key, environ_id: None }
+        self.unmarked.clone().unwrap_or(Root { pid: self.pid, start_time: 0, key: self.key, environ_id: None })
     }
 
     /// The reason to kill the tree now, if one of its moments has come.
@@ -205,6 +210,7 @@ impl Holder {
                 streams: ends.streams,
                 input: ends.input,
                 time_limit_at: spawn.time_limit_at,
+                id: id_of(&spawn),
             });
         }
         Ok(())
@@ -230,6 +236,9 @@ impl Holder {
         process.detach_at = 0;
         process.cause = None;
         process.input = launching.input;
+        if tree::mark::key_of(process.pid) != Some(key) {
+            process.unmarked = Some(Root::of(process.pid, key, &launching.id));
+        }
         process.log.begin_generation(launching.generation);
         self.timers.arm(launching.time_limit_at, key);
         for (fd, stream) in launching.streams {
@@ -401,4 +410,10 @@ impl Holder {
             let _ = crate::tree::cgroup::remove(path);
         }
     }
+}
+
+fn id_of(spawn: &Spawn) -> String {
+    let prefix = format!("{}=", tree::ENVIRON_VARIABLE).into_bytes();
+    let entry = spawn.environment.iter().find_map(|entry| entry.strip_prefix(prefix.as_slice()));
+    String::from_utf8_lossy(entry.unwrap_or_default()).into_owned()
 }

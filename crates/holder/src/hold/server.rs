@@ -26,7 +26,6 @@ const LINGER_MS: u64 = 30_000;
 /// Three deaths within this time are "too often".
 const OFTEN_MS: u64 = 10_000;
 const OFTEN: usize = 3;
-const LONGEST_BACKOFF_MS: u64 = 2_000;
 /// A server that does not read its answers is not given further ones to owe.
 const MAX_NOTES: usize = 4096;
 
@@ -447,7 +446,7 @@ impl Holder {
         if self.deaths.len() <= OFTEN {
             self.restart_at = Some(now);
         } else {
-            let backoff = (100u64 << (self.deaths.len() - OFTEN).min(5)).min(LONGEST_BACKOFF_MS);
+            let backoff = (100u64 << (self.deaths.len() - OFTEN).min(10)).min(self.settings.longest_backoff_ms);
             self.restart_at = Some(now + backoff);
         }
         self.timers.arm_housekeeping(self.restart_at.unwrap_or(now));

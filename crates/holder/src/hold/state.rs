@@ -34,6 +34,8 @@ wire_struct! {
         /// Time between TERM and KILL when everything is stopped.
         pub grace_ms: u64,
         pub use_cgroups: bool,
+        /// A server that keeps dying is started again after at most this long.
+        pub longest_backoff_ms: u64,
     }
 }
 

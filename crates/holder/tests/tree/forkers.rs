@@ -3,16 +3,21 @@
 //!
 //! Each lives below a nursery, a process outside the tree that reaps orphans as the holder would.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use outlive_holder::tree::Root;
 use rustix::process::{Pid, Signal};
 
 use crate::support::{Desk, await_that, marked, new_key, put_mark, sweep};
 
-/// A forker that is never caught ends by itself, so that a failed test leaves nothing behind.
-const GENERATIONS: u32 = 2_000_000;
-const MOTHER_LIMIT: u32 = 400;
+/// A forker that is never caught ends by itself, so that a test which failed or was aborted leaves nothing
+/// behind.
+const LIFE: Duration = Duration::from_secs(30);
+
+/// How many processes a bomb makes.
+const BOMB: u32 = 1600;
 
 struct Nursery {
     pid: Pid,
@@ -20,7 +25,7 @@ struct Nursery {
 }
 
 impl Nursery {
-    fn start(program: fn()) -> Self {
+    fn start(program: fn(Instant)) -> Self {
         let key = new_key();
         // SAFETY: the child makes only raw system calls before it ends.
         match unsafe { libc::fork() } {
@@ -33,7 +38,7 @@ impl Nursery {
     }
 
     /// Never returns: reaps orphans by ignoring SIGCHLD.
-    fn nurse(key: u64, program: fn()) -> ! {
+    fn nurse(key: u64, program: fn(Instant)) -> ! {
         // SAFETY: plain system calls in a single-threaded child.
         unsafe {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -42,7 +47,7 @@ impl Nursery {
             if libc::fork() == 0 {
                 libc::setsid();
                 if put_mark(key).is_ok() {
-                    program();
+                    program(Instant::now() + LIFE);
                 }
                 libc::_exit(0);
             }
@@ -73,7 +78,7 @@ impl Drop for Nursery {
     }
 }
 
-fn times(count: usize, program: fn()) {
+fn times(count: usize, program: fn(Instant)) {
     let desk = Desk::open();
     let hunts = (0..count).map(|_| Nursery::start(program).hunt(&desk));
     let caught = hunts.filter(|signalled| *signalled > 0).count();
@@ -84,8 +89,8 @@ fn times(count: usize, program: fn()) {
 }
 
 /// Fork, let the parent end, go on in the child: a new pid each time.
-fn chain() {
-    for _ in 0..GENERATIONS {
+fn chain(until: Instant) {
+    while Instant::now() < until {
         // SAFETY: raw call in a single-threaded process; the parent ends at once.
         unsafe {
             if libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) != 0 {
@@ -96,8 +101,8 @@ fn chain() {
 }
 
 /// The same, with a new session each time, so that no group or session holds it together.
-fn chain_of_sessions() {
-    for _ in 0..GENERATIONS {
+fn chain_of_sessions(until: Instant) {
+    while Instant::now() < until {
         // SAFETY: as in `chain`.
         unsafe {
             if libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) != 0 {
@@ -109,11 +114,10 @@ fn chain_of_sessions() {
 }
 
 /// The fastest there is: a chain whose links share memory, so that nothing is copied.
-fn chain_in_shared_memory() {
-    let first = std::ptr::null_mut();
-    // SAFETY: see `link`.
-    unsafe {
-        link_next(first);
+fn chain_in_shared_memory(until: Instant) {
+    if CHAIN_UNTIL.set(until).is_ok() {
+        // SAFETY: this link runs on the stack of its own process, the others on those of the arena.
+        unsafe { link_next() };
     }
 }
 
@@ -121,30 +125,39 @@ const STACK: usize = 16 * 1024;
 const STACKS: usize = 256;
 static mut ARENA: [u8; STACK * STACKS] = [0; STACK * STACKS];
 static LINK: AtomicU32 = AtomicU32::new(0);
+static CHAIN_UNTIL: OnceLock<Instant> = OnceLock::new();
 
-extern "C" fn link(argument: *mut libc::c_void) -> libc::c_int {
+extern "C" fn link(_: *mut libc::c_void) -> libc::c_int {
     // SAFETY: runs on a stack that 256 links share in turn; the one that used it before has long ended.
-    unsafe { link_next(argument) };
+    unsafe { link_next() };
     0
 }
 
-unsafe fn link_next(argument: *mut libc::c_void) {
-    let turn = LINK.fetch_add(1, Ordering::Relaxed);
-    if turn >= GENERATIONS {
+unsafe fn link_next() {
+    if CHAIN_UNTIL
+        .get()
+        .is_none_or(|until| Instant::now() >= *until)
+    {
         return;
     }
+    let turn = LINK.fetch_add(1, Ordering::Relaxed);
     let top = (turn as usize % STACKS + 1) * STACK;
     // SAFETY: the top of one stack inside the arena; the caller ends right after, without touching what the
     // next uses.
     unsafe {
         let stack = (&raw mut ARENA).cast::<u8>().add(top - 64).cast();
-        libc::clone(link, stack, libc::CLONE_VM | libc::SIGCHLD, argument);
+        libc::clone(
+            link,
+            stack,
+            libc::CLONE_VM | libc::SIGCHLD,
+            std::ptr::null_mut(),
+        );
         libc::syscall(libc::SYS_exit, 0);
     }
 }
 
 /// Every child forks as well, up to a bound.
-fn bomb() {
+fn bomb(until: Instant) {
     // SAFETY: an anonymous shared page, counted in by all children; raw calls otherwise.
     unsafe {
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
@@ -160,9 +173,9 @@ fn bomb() {
             return;
         }
         let count = &*page.cast::<AtomicU32>();
-        loop {
-            if count.fetch_add(1, Ordering::Relaxed) > 4 * MOTHER_LIMIT {
-                libc::pause();
+        while Instant::now() < until {
+            if count.fetch_add(1, Ordering::Relaxed) > BOMB {
+                libc::sleep(1);
             } else {
                 libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0);
             }
@@ -171,11 +184,11 @@ fn bomb() {
 }
 
 /// A parent that keeps many short-lived children in flight.
-fn mother() {
+fn mother(until: Instant) {
     // SAFETY: raw calls in a single-threaded process.
     unsafe {
         libc::signal(libc::SIGCHLD, libc::SIG_IGN);
-        for _ in 0..GENERATIONS {
+        while Instant::now() < until {
             if libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) == 0 {
                 libc::setsid();
                 libc::usleep(500);
@@ -186,11 +199,11 @@ fn mother() {
 }
 
 /// Only the first thread ends: the process then looks like a zombie and runs on.
-fn headless() {
+fn headless(_: Instant) {
     extern "C" fn body(_: *mut libc::c_void) -> *mut libc::c_void {
-        // SAFETY: waits for the signal that ends the process.
+        // SAFETY: only waits for the signal that ends the process.
         unsafe {
-            libc::pause();
+            libc::sleep(LIFE.as_secs() as u32);
         }
         std::ptr::null_mut()
     }

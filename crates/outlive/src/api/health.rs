@@ -61,6 +61,8 @@ pub(super) async fn upgrade(State(app): State<App>) -> Answer<Json<Upgraded>> {
     app.core.upgrade();
     let outcome = notice.wait_for(|notice| notice.upgrades > before || notice.retire || notice.holder_gone).await;
     let (error, gone) = match outcome {
+        // Being asked to retire means that the new one is ready.
+        Ok(notice) if notice.retire => (None, false),
         Ok(notice) => (notice.upgrade_error.clone(), notice.holder_gone),
         Err(_) => (None, true),
     };
