@@ -93,6 +93,11 @@ impl Log {
         self.len() == 0
     }
 
+    /// How far the program may run ahead of a reader that holds it.
+    pub fn window(&self) -> u64 {
+        self.source.window()
+    }
+
     pub fn input_offset(&self) -> u64 {
         self.source.input_offset()
     }

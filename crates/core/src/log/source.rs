@@ -93,6 +93,14 @@ impl Source {
         }
     }
 
+    /// How far the program may run ahead of a hold; nothing runs ahead in an archive.
+    pub(super) fn window(&self) -> u64 {
+        match self {
+            Self::Ring(ring) => ring.window(),
+            Self::Archived(_) => u64::MAX / 2,
+        }
+    }
+
     pub(super) fn half_behind(&self, offset: u64) -> u64 {
         match self {
             Self::Ring(ring) => ring.half_behind(offset),
