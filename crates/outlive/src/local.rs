@@ -39,9 +39,6 @@ pub(crate) fn publish(dir: &Path, port: u16, local: &Local) -> io::Result<()> {
     std::fs::rename(fresh, path)
 }
 
-pub(crate) fn withdraw(dir: &Path, port: u16) {
-    let _ = std::fs::remove_file(dir.join(format!("{port}.json")));
-}
 
 /// The server to talk to: the one at the usual port, else the one started last.
 pub(crate) fn find(dir: &Path) -> Option<Local> {

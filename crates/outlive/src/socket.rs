@@ -41,8 +41,10 @@ const MAX_REPLIES: usize = 64;
 pub(crate) enum Reply {
     Nothing,
     Send(Message),
-    /// The client has everything before this offset.
+    /// The client says that it has everything before this offset.
     Acknowledge(u64),
+    /// It has answered a ping that was sent after everything before this offset.
+    Answered(u64),
     /// The client wants to end in an orderly way.
     Close(Message),
 }
@@ -80,27 +82,42 @@ enum Ended {
 
 /// Serves one client until it, the process or this server ends.
 pub(crate) async fn serve<S: Speech>(app: App, process: Arc<Process>, speech: S, mut cursor: Cursor, socket: WebSocket) {
-    let (sink, stream) = socket.split();
+    let (sink, mut stream) = socket.split();
     let (replies, queue) = mpsc::channel(MAX_REPLIES);
-    let mut writer = Writer { app: &app, process: &process, speech: &speech, sink, queue };
+    let mut writer = Writer { app: &app, process: &process, speech: &speech, sink, queue, asked: Asked::default() };
     let ended = tokio::select! {
-        ended = writer.run(&mut cursor) => ended,
-        () = read(&speech, stream, replies) => Ended::Lost,
+        ended = writer.run(&mut cursor) => Some(ended),
+        () = read(&speech, &mut stream, replies) => None,
     };
-    if matches!(ended, Ended::Orderly) {
+    if matches!(ended, Some(Ended::Orderly)) {
         cursor.close();
+    } else {
+        drop(cursor);
+    }
+    let Writer { sink: _sink, .. } = writer;
+    drop(speech);
+    if ended.is_some() {
+        // To close while something it said is unread would reset the connection, and take away what it has not read.
+        let listen = async { while let Some(Ok(_)) = stream.next().await {} };
+        let _ = tokio::time::timeout(DEAD_AFTER, listen).await;
     }
 }
 
 /// Returns when the client is gone.
-async fn read<S: Speech>(speech: &S, mut stream: SplitStream<WebSocket>, replies: mpsc::Sender<Reply>) {
+async fn read<S: Speech>(speech: &S, stream: &mut SplitStream<WebSocket>, replies: mpsc::Sender<Reply>) {
     let mut last_sign = Instant::now();
     loop {
         let patience = DEAD_AFTER.saturating_sub(last_sign.elapsed());
         let Ok(Some(Ok(message))) = tokio::time::timeout(patience, stream.next()).await else { return };
         last_sign = Instant::now();
-        match speech.understand(message).await {
+        let reply = match Asked::offset_of(&message) {
+            Some(offset) => Reply::Answered(offset),
+            None => speech.understand(message).await,
+        };
+        match reply {
             Reply::Nothing => {}
+            // The answer to the next ping says more.
+            reply @ Reply::Answered(_) => drop(replies.try_send(reply)),
             // A client that does not read its error frames loses them, not us our memory.
             reply @ Reply::Send(_) => drop(replies.try_send(reply)),
             reply @ Reply::Acknowledge(_) => {
@@ -119,12 +136,41 @@ async fn read<S: Speech>(speech: &S, mut stream: SplitStream<WebSocket>, replies
     }
 }
 
+/// Pings in the midst of the output, whose answers tell how much has arrived: what is in flight when a connection
+/// breaks is lost with it, and the client will come back for it. They spare clients acknowledgements of their own.
+#[derive(Default)]
+struct Asked {
+    at: u64,
+    /// The client acknowledges by itself, and knows better.
+    needless: bool,
+}
+
+impl Asked {
+    /// How often: so that what is not known to have arrived stays a small part of the ring.
+    const PARTS: u64 = 8;
+
+    fn ping(&mut self, cursor: &Cursor) -> Option<Message> {
+        let due = self.at + cursor.log().window() / Self::PARTS;
+        if self.needless || !cursor.is_lossless() || cursor.offset() < due {
+            return None;
+        }
+        self.at = cursor.offset();
+        Some(Message::Ping(Bytes::copy_from_slice(&self.at.to_be_bytes())))
+    }
+
+    fn offset_of(answer: &Message) -> Option<u64> {
+        let Message::Pong(bytes) = answer else { return None };
+        Some(u64::from_be_bytes(bytes.as_ref().try_into().ok()?))
+    }
+}
+
 struct Writer<'a, S> {
     app: &'a App,
     process: &'a Arc<Process>,
     speech: &'a S,
     sink: SplitSink<WebSocket, Message>,
     queue: mpsc::Receiver<Reply>,
+    asked: Asked,
 }
 
 /// The client is gone.
@@ -149,11 +195,17 @@ impl<S: Speech> Writer<'_, S> {
                 if let Some(ended) = self.give(item).await? {
                     return Ok(ended);
                 }
+                if let Some(ping) = self.asked.ping(cursor) {
+                    self.sink.feed(ping).await.map_err(|_| Gone)?;
+                }
                 while let Ok(reply) = self.queue.try_recv() {
                     if let Some(ended) = self.reply(cursor, reply).await? {
                         return Ok(ended);
                     }
                 }
+            }
+            if let Some(ping) = self.asked.ping(cursor) {
+                self.sink.feed(ping).await.map_err(|_| Gone)?;
             }
             self.sink.flush().await.map_err(|_| Gone)?;
             let ended = tokio::select! {
@@ -216,7 +268,12 @@ impl<S: Speech> Writer<'_, S> {
         match reply {
             Reply::Nothing => {}
             Reply::Send(frame) => self.send(frame).await?,
-            Reply::Acknowledge(offset) => cursor.acknowledge(offset),
+            Reply::Acknowledge(offset) => {
+                self.asked.needless = true;
+                cursor.acknowledge(offset);
+            }
+            Reply::Answered(offset) if self.asked.needless || offset > self.asked.at => {}
+            Reply::Answered(offset) => cursor.acknowledge(offset),
             Reply::Close(frame) => {
                 self.last_words(vec![frame]).await;
                 return Ok(Some(Ended::Orderly));

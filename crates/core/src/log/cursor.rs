@@ -239,6 +239,11 @@ impl Cursor {
         let end = end.min(until_exit);
         let offset = self.offset;
         if !self.filter.wants(stream) {
+            let oldest = self.log.source.tail();
+            if oldest > offset {
+                // The marks went away while we looked at them: what there was, nobody knows.
+                return Err(Gone { oldest });
+            }
             self.offset = end;
             return Ok(None);
         }
@@ -256,7 +261,8 @@ impl Cursor {
         let gone = || Gone { oldest: reader.tail().max(self.offset) };
         // The head first: every byte before it has its mark.
         let head = reader.head();
-        let start = match self.mark {
+        // The chunk of the last read may be gone although the one at the cursor is not.
+        let start = match self.mark.filter(|number| reader.mark(*number).is_some()) {
             Some(number) => number,
             None => reader.mark_of(self.offset).ok_or_else(gone)?,
         };

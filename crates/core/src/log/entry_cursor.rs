@@ -73,7 +73,8 @@ impl EntryCursor {
             return Some(EntryItem::BecameLive);
         }
         let log = Arc::clone(self.cursor.log());
-        // The exit first: what was recorded before it is then surely in view.
+        // The exit and the head first: what was recorded before them is then surely in view.
+        let head = log.head();
         let exit = log.exit().filter(|_| log.generation() != self.exit_seen);
         match self.entries.next(&log) {
             Some(Walk::Entry(entry)) => {
@@ -90,15 +91,20 @@ impl EntryCursor {
                 Some(EntryItem::Entry(entry))
             }
             Some(Walk::Gap { from, to }) => Some(EntryItem::Gap { from, to }),
-            None => match exit {
-                Some(exit) => {
-                    self.exit_seen = log.generation();
-                    Some(EntryItem::Exit(exit))
+            None => {
+                // Entries of other streams were passed over: they need not be held either.
+                let next = log.source.mark(self.entries.position());
+                self.cursor.skip_to(next.map_or(head, |mark| mark.offset));
+                match exit {
+                    Some(exit) => {
+                        self.exit_seen = log.generation();
+                        Some(EntryItem::Exit(exit))
+                    }
+                    // Moves at most once per start of the process.
+                    None if self.cursor.move_on() => self.try_next(),
+                    None => None,
                 }
-                // Moves at most once per start of the process.
-                None if self.cursor.move_on() => self.try_next(),
-                None => None,
-            },
+            }
         }
     }
 

@@ -76,8 +76,11 @@ pub(super) async fn connect(
     let start = parse_start(query.from.as_deref(), query.tail)?;
     let log = process.started_log().await?;
     let cursor = Cursor::new(Arc::clone(&log), start, flow, StreamFilter::All);
-    if let Start::At(offset) = start {
-        check_offset(&log, offset)?;
+    if let Start::At(offset) = start
+        && let Err(error) = check_offset(&log, offset)
+    {
+        cursor.close();
+        return Err(error.into());
     }
     let size = query.cols.zip(query.rows).map(|(cols, rows)| Size { cols, rows });
     let attachment = process.attach(role, Some(peer.to_string()), size)?;

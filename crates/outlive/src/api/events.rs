@@ -4,7 +4,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use futures_util::{Stream, stream};
+use futures_util::{Stream, StreamExt, stream};
 use outlive_core::events::{Event, Follower, Next};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -66,7 +66,10 @@ pub(super) async fn events(
         // Another life of outlive: nothing of it is known any more.
         Some(_) => (app.core.follow_events(None), true),
     };
-    Ok(sse::answer(follow(app, follower, query, epoch, reset)))
+    // Where it begins, so that even who has seen no event yet can resume.
+    let beginning = Bytes::from(format!("id: {epoch}-{}\n\n", follower.position()));
+    let events = stream::once(async move { beginning }).chain(follow(app, follower, query, epoch, reset));
+    Ok(sse::answer(events))
 }
 
 fn parse_id(id: &str) -> Answer<(String, u64)> {

@@ -1,5 +1,177 @@
+//! The client side: one file per command. Everything else here is what they share.
+//!
+//! ```text
+//!   mod (arguments) ──▶ run, attach, logs … ──▶ wire/ (client, socket, follow) ──▶ server
+//!                             │
+//!                             └──▶ output, input, signals, terminal/ ──▶ the user
+//! ```
+//!
+//! Exit codes:
+//!
+//! | code | meaning |
+//! |---|---|
+//! | 0 | done; detached; for `wait`: it happened |
+//! | 1 | the server refused (the code is in the message), or something failed here |
+//! | 2 | the command line makes no sense |
+//! | 3 | no server found, or it cannot be reached |
+//! | 124 | `run --timeout`, `wait --timeout`: the time was over |
+//! | 126, 127 | `run`: the program cannot be executed, was not found |
+//! | 128+N | `run`, `attach`, `wait`: the program ended by signal N; or we did |
+//! | other | `run`, `attach`, `wait`: that of the program |
+//!
+//! Commands for several processes go on after a failure and return the largest code.
+//!
+//! A process is named by its id, by the unique beginning of its id, or by its tag.
+
+mod attach;
+mod config;
+mod events;
+mod exit;
+mod failure;
+mod input;
+mod kill;
+mod logs;
+mod output;
+mod process;
+mod ps;
+mod restart;
+mod rm;
+mod run;
+mod send;
+mod session;
+mod signal;
+mod signals;
+mod spec;
+mod start;
+mod status;
+mod stop;
+mod terminal;
+mod text;
+mod upgrade;
+mod wait;
+mod wire;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::local;
+use failure::{Failure, Result};
+use wire::client::Client;
+use wire::endpoint::Endpoint;
+
+/// Which server to talk to.
 #[derive(clap::Args)]
-pub(crate) struct Connection { #[arg(long, global = true)] pub(crate) state_dir: Option<std::path::PathBuf> }
+pub(crate) struct Connection {
+    /// Address of the server: http://HOST:PORT or unix:PATH [default: the one on this machine]
+    #[arg(
+        long,
+        global = true,
+        env = "OUTLIVE_URL",
+        value_name = "URL",
+        help_heading = "Connection"
+    )]
+    pub(crate) url: Option<String>,
+    /// Token that the server asks for
+    #[arg(
+        long,
+        global = true,
+        env = "OUTLIVE_TOKEN",
+        hide_env_values = true,
+        value_name = "TOKEN",
+        help_heading = "Connection"
+    )]
+    pub(crate) token: Option<String>,
+    /// Where servers on this machine leave their address
+    #[arg(
+        long,
+        global = true,
+        env = "OUTLIVE_STATE_DIR",
+        value_name = "DIR",
+        help_heading = "Connection"
+    )]
+    pub(crate) state_dir: Option<PathBuf>,
+}
+
 #[derive(clap::Subcommand)]
-pub(crate) enum Command { Ps }
-pub(crate) async fn execute(_c: Command, _n: Connection) -> i32 { 0 }
+pub(crate) enum Command {
+    Run(run::Run),
+    /// Start something and print its id
+    Start(start::Start),
+    /// List processes
+    Ps(ps::Ps),
+    Logs(logs::Logs),
+    Attach(attach::Attach),
+    Send(send::Send),
+    /// Send a signal to a process and all its children
+    Signal(signal::Signal),
+    /// End processes: TERM to the whole tree, KILL after a grace time
+    Stop(stop::Stop),
+    /// Kill processes with all their children
+    Kill(kill::Kill),
+    /// End processes if they run, and start them again in place
+    Restart(restart::Restart),
+    /// Forget processes that have ended, with their output
+    Rm(rm::Rm),
+    Wait(wait::Wait),
+    /// Follow what happens to processes
+    Events(events::Events),
+    /// Show or change limits
+    Config(config::Config),
+    /// Show how the server is
+    Status(status::Status),
+    /// Replace the running server by the binary on disk; programs run on
+    Upgrade(upgrade::Upgrade),
+}
+
+/// Runs a command; returns the exit code.
+pub(crate) async fn execute(command: Command, connection: Connection) -> i32 {
+    let done = match find_server(connection) {
+        Ok(endpoint) => dispatch(command, Arc::new(Client::new(endpoint))).await,
+        Err(failure) => Err(failure),
+    };
+    done.unwrap_or_else(|failure| {
+        if !output::is_closed(&failure) {
+            output::complain(&failure);
+        }
+        failure.exit_code()
+    })
+}
+
+fn find_server(connection: Connection) -> Result<Endpoint> {
+    let url = connection.url.filter(|url| !url.is_empty());
+    let mut endpoint = if let Some(url) = &url {
+        Endpoint::parse(url).map_err(Failure::Usage)?
+    } else {
+        let dir = local::state_dir(connection.state_dir.as_deref());
+        let found = local::find(&dir).ok_or(Failure::NoServer(dir))?;
+        let mut endpoint = Endpoint::parse(&found.url).map_err(Failure::Here)?;
+        endpoint.is_here = true;
+        endpoint
+    };
+    endpoint.token = connection
+        .token
+        .filter(|token| !token.is_empty())
+        .or(endpoint.token);
+    Ok(endpoint)
+}
+
+async fn dispatch(command: Command, client: Arc<Client>) -> Result<i32> {
+    match command {
+        Command::Run(run) => run.execute(client).await,
+        Command::Start(start) => start.execute(client).await,
+        Command::Ps(ps) => ps.execute(client).await,
+        Command::Logs(logs) => logs.execute(client).await,
+        Command::Attach(attach) => attach.execute(client).await,
+        Command::Send(send) => send.execute(client).await,
+        Command::Signal(signal) => signal.execute(client).await,
+        Command::Stop(stop) => stop.execute(client).await,
+        Command::Kill(kill) => kill.execute(client).await,
+        Command::Restart(restart) => restart.execute(client).await,
+        Command::Rm(rm) => rm.execute(client).await,
+        Command::Wait(wait) => wait.execute(client).await,
+        Command::Events(events) => events.execute(client).await,
+        Command::Config(config) => config.execute(client).await,
+        Command::Status(status) => status.execute(client).await,
+        Command::Upgrade(upgrade) => upgrade.execute(client).await,
+    }
+}
