@@ -146,7 +146,7 @@ fn begin_load(outlive: &Outlive) -> Load {
         let tty = number % 2 == 0;
         let id = outlive.start_process(json!({
             "command": "python3",
-            "args": ["-c", CHATTER, stop, "0.025", number.to_string()],
+            "args": ["-c", CHATTER, stop, "0.02", number.to_string()],
             "tty": tty,
             "tag": format!("tag-{number}"),
             "label": format!("label {number}"),

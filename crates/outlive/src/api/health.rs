@@ -60,12 +60,15 @@ pub(super) async fn upgrade(State(app): State<App>) -> Answer<Json<Upgraded>> {
     let before = notice.borrow().upgrades;
     app.core.upgrade();
     let outcome = notice.wait_for(|notice| notice.upgrades > before || notice.retire || notice.holder_gone).await;
-    let (error, gone) = match outcome {
-        // Being asked to retire means that the new one is ready.
-        Ok(notice) if notice.retire => (None, false),
-        Ok(notice) => (notice.upgrade_error.clone(), notice.holder_gone),
-        Err(_) => (None, true),
+    let (error, retires, gone) = match outcome {
+        Ok(notice) => (notice.upgrade_error.clone(), notice.retire, notice.holder_gone),
+        Err(_) => (None, false, true),
     };
+    if retires {
+        // The new one is ready. Whoever asks after this answer must not meet us again.
+        app.ended().await;
+        return Ok(Json(Upgraded { status: "ok" }));
+    }
     match error {
         _ if gone => Err(outlive_core::Error::holder_gone().into()),
         None => Ok(Json(Upgraded { status: "ok" })),
