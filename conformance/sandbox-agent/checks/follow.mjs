@@ -126,7 +126,7 @@ check('follow_ends_at_the_exit_if_asked', async (t) => {
 
 check('follow_has_no_gap_between_replay_and_live', async (t) => {
   // Followers arrive while the program talks. It stops short of what the log can keep, so each one gets all of it.
-  const { id } = await t.startShell(`trap "exit 0" TERM; n=0
+  const { id } = await t.startShell(`exec 2>/dev/null; trap "exit 0" TERM; n=0
     while [ $n -lt 1000000 ]; do n=$((n + 1)); echo "$n"; [ $((n % 2000)) -gt 0 ] || sleep 0.01; done
     while :; do sleep 0.05; done`);
   const followers = await inBatches(Array.from({ length: 100 }), 4, () => t.follow(id));

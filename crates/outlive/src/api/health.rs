@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use outlive_core::Notice;
 use outlive_holder::clock;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -59,9 +60,10 @@ pub(super) async fn upgrade(State(app): State<App>) -> Answer<Json<Upgraded>> {
     let mut notice = app.core.notice();
     let before = notice.borrow().upgrades;
     app.core.upgrade();
-    let outcome = notice.wait_for(|notice| notice.upgrades > before || notice.retire || notice.holder_gone).await;
-    let (error, retires, gone) = match outcome {
-        Ok(notice) => (notice.upgrade_error.clone(), notice.retire, notice.holder_gone),
+    let settled = |notice: &Notice| notice.upgrades > before || notice.retire || notice.holder_gone;
+    let notice = notice.wait_for(settled).await.map(|notice| notice.clone());
+    let (error, retires, gone) = match notice {
+        Ok(notice) => (notice.upgrade_error, notice.retire, notice.holder_gone),
         Err(_) => (None, false, true),
     };
     if retires {

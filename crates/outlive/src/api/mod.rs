@@ -114,3 +114,13 @@ async fn count(axum::extract::State(app): axum::extract::State<App>, request: Re
     tracing::debug!(%method, path, status = response.status().as_u16(), code, "answered");
     response
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn openapi_is_checked_in_as_it_is() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../openapi.json");
+        let checked_in = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(checked_in == super::openapi(), "openapi.json is out of date: run `cargo xtask openapi`");
+    }
+}
