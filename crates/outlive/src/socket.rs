@@ -108,11 +108,18 @@ async fn read<S: Speech>(speech: &S, stream: &mut SplitStream<WebSocket>, replie
     let mut last_sign = Instant::now();
     loop {
         let patience = DEAD_AFTER.saturating_sub(last_sign.elapsed());
-        let Ok(Some(Ok(message))) = tokio::time::timeout(patience, stream.next()).await else { return };
+        let message = match tokio::time::timeout(patience, stream.next()).await {
+            Ok(Some(Err(error))) if is_too_large(&error) => None,
+            Ok(Some(Ok(message))) => Some(message),
+            _ => return,
+        };
         last_sign = Instant::now();
-        let reply = match Asked::offset_of(&message) {
-            Some(offset) => Reply::Answered(offset),
-            None => speech.understand(message).await,
+        let reply = match message {
+            None => Reply::Close(close(1009, "a message may have at most 1 MiB")),
+            Some(message) => match Asked::offset_of(&message) {
+                Some(offset) => Reply::Answered(offset),
+                None => speech.understand(message).await,
+            },
         };
         match reply {
             Reply::Nothing => {}
@@ -134,6 +141,12 @@ async fn read<S: Speech>(speech: &S, stream: &mut SplitStream<WebSocket>, replie
             }
         }
     }
+}
+
+fn is_too_large(error: &axum::Error) -> bool {
+    use tokio_tungstenite::tungstenite::Error;
+    let inner = std::error::Error::source(error).and_then(|inner| inner.downcast_ref());
+    matches!(inner, Some(Error::Capacity(_)))
 }
 
 /// Pings in the midst of the output, whose answers tell how much has arrived: what is in flight when a connection

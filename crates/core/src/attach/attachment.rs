@@ -52,6 +52,8 @@ pub(crate) struct Attachments {
     all: Vec<One>,
     last_number: u64,
     activity: u64,
+    /// When the size was last set by a call that belongs to no client; 0 = never.
+    set_at: u64,
 }
 
 impl Attachments {
@@ -80,6 +82,12 @@ impl Attachments {
         }
     }
 
+    /// The size was set by a call: it stays until a client types or resizes.
+    pub(crate) fn size_was_set(&mut self) {
+        self.activity += 1;
+        self.set_at = self.activity;
+    }
+
     /// True when the typing may change whose size rules.
     pub(crate) fn typed(&mut self, number: u64, at_ms: u64) -> bool {
         let newest = self.activity;
@@ -94,6 +102,10 @@ impl Attachments {
     }
 
     pub(crate) fn wanted_size(&self, policy: SizePolicy) -> Option<Size> {
+        let is_newer = |one: &One| one.role == Role::Writer && one.size.is_some() && one.active > self.set_at;
+        if policy == SizePolicy::Latest && self.set_at > 0 && !self.all.iter().any(is_newer) {
+            return None;
+        }
         size::choose(policy, &self.clients())
     }
 

@@ -840,7 +840,9 @@ impl Process {
             return Err(Error::conflict("not_a_terminal", "process is not running in tty mode"));
         }
         self.settled(Command::Resize).await?;
-        self.apply_size(&mut lock(&self.inner), size)
+        let mut inner = lock(&self.inner);
+        inner.attachments.size_was_set();
+        self.apply_size(&mut inner, size)
     }
 
     fn apply_size(&self, inner: &mut Inner, size: Size) -> Result<()> {

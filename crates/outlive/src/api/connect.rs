@@ -1,6 +1,7 @@
 //! The WebSocket of a process: bytes in both directions, control in JSON. The frames are in docs/wire.md.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocketUpgrade};
@@ -24,6 +25,9 @@ use super::problem::{Answer, Problem};
 use super::state::App;
 use crate::server::Peer;
 use crate::socket::{self, AfterGap, MAX_INCOMING_BYTES, Reply, Speech, close};
+
+/// A viewer that types on after this many errors does not read them.
+const MAX_REFUSALS: u32 = 100;
 
 #[derive(Deserialize, IntoParams)]
 pub(super) struct ConnectQuery {
@@ -87,7 +91,7 @@ pub(super) async fn connect(
     app.metrics.attached();
     let tagged = !process.is_terminal() && !raw;
     let socket = socket.max_message_size(MAX_INCOMING_BYTES).max_frame_size(MAX_INCOMING_BYTES);
-    let speech = Native { app: app.clone(), attachment, tagged };
+    let speech = Native { app: app.clone(), attachment, tagged, refused: AtomicU32::new(0) };
     Ok(socket.on_upgrade(move |socket| socket::serve(app, process, speech, cursor, socket)))
 }
 
@@ -119,6 +123,8 @@ struct Native {
     attachment: Attachment,
     /// Frames begin with the stream's number.
     tagged: bool,
+    /// How often a viewer tried to be more than that.
+    refused: AtomicU32,
 }
 
 impl Speech for Native {
@@ -188,7 +194,18 @@ impl Native {
         self.attachment.process()
     }
 
+    /// A viewer is told, a few times.
+    fn refuse(&self, message: &str) -> Reply {
+        if self.refused.fetch_add(1, Relaxed) < MAX_REFUSALS {
+            return Reply::Send(text(error_frame("read_only", message)));
+        }
+        Reply::Close(close(1008, "a viewer cannot send input"))
+    }
+
     async fn input(&self, bytes: &[u8]) -> Reply {
+        if self.attachment.role() == Role::Viewer {
+            return self.refuse("a viewer cannot send input");
+        }
         let result = match check_size(&self.app, bytes.len()) {
             Ok(()) => self.attachment.input(bytes).await,
             Err(error) => Err(error),
@@ -225,7 +242,7 @@ impl Native {
 
     async fn signal(&self, signal: &SignalName) -> Reply {
         if self.attachment.role() == Role::Viewer {
-            return Reply::Send(text(error_frame("read_only", "a viewer cannot send signals")));
+            return self.refuse("a viewer cannot send signals");
         }
         told(match signal.number() {
             Ok(number) => self.process().signal(number).await.map(drop),
