@@ -240,6 +240,7 @@ impl Holder {
             process.unmarked = Some(Root::of(process.pid, key, &launching.id));
         }
         process.log.begin_generation(launching.generation);
+        self.disarm(key, [launching.stuck_at, 0]);
         self.timers.arm(launching.time_limit_at, key);
         for (fd, stream) in launching.streams {
             self.add_stream(key, fd, stream);
@@ -363,6 +364,8 @@ impl Holder {
         process.log.take_waiting();
         process.pid = 0;
         process.input = None;
+        let over = [process.time_limit_at, process.detach_at];
+        self.disarm(key, over);
         self.wake(key);
         self.forget_if_over(key);
     }

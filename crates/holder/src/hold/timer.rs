@@ -21,6 +21,10 @@ impl Timers {
         }
     }
 
+    fn disarm(&mut self, at: u64, key: u64) {
+        self.0.remove(&(at, key));
+    }
+
     pub(super) fn arm_housekeeping(&mut self, at: u64) {
         self.arm(at, HOUSEKEEPING);
     }
@@ -46,6 +50,19 @@ impl Holder {
                 self.housekeeping(now);
             } else {
                 self.process_due(key, now);
+            }
+        }
+    }
+
+    /// These moments of a process no longer matter: short processes must not pile up long deadlines.
+    pub(super) fn disarm(&mut self, key: u64, moments: [u64; 2]) {
+        for at in moments {
+            self.timers.disarm(at, key);
+        }
+        // One of them may also be the moment of something that does matter.
+        if let Some(process) = self.processes.get(&key) {
+            for at in process.deadlines() {
+                self.timers.arm(at, key);
             }
         }
     }
