@@ -123,10 +123,9 @@ async fn read<S: Speech>(speech: &S, stream: &mut SplitStream<WebSocket>, replie
         };
         match reply {
             Reply::Nothing => {}
-            // The answer to the next ping says more.
-            reply @ Reply::Answered(_) => drop(replies.try_send(reply)),
-            // A client that does not read its error frames loses them, not us our memory.
-            reply @ Reply::Send(_) => drop(replies.try_send(reply)),
+            // A client that does not read its error frames loses them, not us our memory; and the answer to the
+            // next ping says more than this one.
+            reply @ (Reply::Send(_) | Reply::Answered(_)) => drop(replies.try_send(reply)),
             reply @ Reply::Acknowledge(_) => {
                 if replies.send(reply).await.is_err() {
                     return;
