@@ -16,6 +16,8 @@ wire_messages! {
         3 Ack(()),
         /// Answer to `Retire`: nothing is written or accepted any more.
         4 Retired(()),
+        /// Everything that was handed over has been taken up: this server serves for good.
+        5 Serving(()),
         10 Spawn(Spawn),
         /// Send a signal once, to the whole tree.
         11 Signal(Signal),
