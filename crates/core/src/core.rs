@@ -1,7 +1,5 @@
 //! The whole of the core behind one handle.
 
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
 use std::io;
 use std::sync::{Arc, RwLock};
 
@@ -62,13 +60,14 @@ impl Core {
     /// Takes up what the holder handed over. Must be called inside of a runtime.
     pub fn take_over(handover: Handover) -> io::Result<Self> {
         let Handover { link, mut kept, held, .. } = handover;
-        let most_events = Config::default().max_events as usize;
-        let (journal, mut contents) = Journal::open(link.clone(), kept.remove(KEPT_AS), most_events)?;
+        // All that are there; how many are kept is known only after the configuration has been read.
+        let (journal, mut contents) = Journal::open(link.clone(), kept.remove(KEPT_AS), usize::MAX)?;
         let journal = Arc::new(journal);
         let mut read = |name: &str| contents.records.remove(name);
         let process_config: Option<ProcessConfig> = read(PROCESS_CONFIG).and_then(|v| serde_json::from_slice(&v).ok());
         let config: Option<Config> = read(CONFIG).and_then(|v| serde_json::from_slice(&v).ok());
         let config = config.unwrap_or_default();
+        journal.set_max_events(config.max_events as usize);
         let services = Arc::new(Services {
             link: link.clone(),
             archive: Archive::open(link.clone(), &mut kept),
@@ -85,6 +84,7 @@ impl Core {
         let core = Self { services, notice };
         tokio::spawn(listen(core.clone(), link, tell));
         tokio::spawn(crate::retention::tidy(Arc::clone(&core.services)));
+        core.services.link.serving();
         Ok(core)
     }
 
@@ -206,6 +206,7 @@ impl Core {
         let config = config.checked()?;
         self.services.set_config(config);
         self.services.events.set_most(config.max_events as usize);
+        self.services.journal.set_max_events(config.max_events as usize);
         self.services.process_ended();
         Ok(config)
     }
@@ -260,10 +261,10 @@ impl Core {
 
 }
 
+/// FNV-1a: the next server may be built by another compiler and must come to the same number.
 pub(crate) fn request_hash(request: &impl serde::Serialize) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    serde_json::to_string(request).unwrap_or_default().hash(&mut hasher);
-    hasher.finish()
+    let text = serde_json::to_string(request).unwrap_or_default();
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Brings records and held processes together.

@@ -45,7 +45,7 @@ fn tidy_once(services: &Services) {
     kept.sort_by_key(|one| one.ended.exited_at_ms);
     let surplus = kept.len().saturating_sub(config.max_exited_processes as usize);
     for one in kept.drain(..surplus) {
-        remove(services, &one.process);
+        one.process.remove();
     }
     kept.retain(|one| one.ended.has_log);
     drop_surplus_bytes(&mut kept, config.max_exited_log_bytes);
@@ -75,17 +75,12 @@ fn remove_expired(services: &Services, config: &Config) -> Vec<One> {
             (false, None) => config.retain_exited_ms,
         };
         if ended.exited_at_ms.saturating_add(keep_ms) <= now {
-            remove(services, &process);
+            process.remove();
         } else {
             kept.push(One { process, ended });
         }
     }
     kept
-}
-
-fn remove(services: &Services, process: &Process) {
-    process.remove();
-    services.collectors.forget(process.id());
 }
 
 /// Drops logs, oldest first, until the rest is small enough; a log that somebody reads stays.

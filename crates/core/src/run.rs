@@ -164,6 +164,8 @@ impl Core {
         let finished = within(patience, collector.run()).await;
         owned.process = None;
         if finished.is_some() {
+            // The collector may have seen the exit before the process itself has.
+            process.news();
             process.remove();
             return Ok(RunOutcome::Finished(Arc::new(collector.finish())));
         }

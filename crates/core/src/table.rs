@@ -109,6 +109,9 @@ impl Table {
     /// Gives `process` another tag, if no other one that has not ended has it.
     pub(crate) fn retag(&self, process: &Arc<Process>, tag: Option<&str>) -> Result<()> {
         let mut maps = lock(&self.maps);
+        if !maps.by_id.contains_key(process.id()) {
+            return Err(Error::not_found(process.id()));
+        }
         if let Some(tag) = tag {
             if let Some(other) = maps.by_tag.get(tag)
                 && other.id() != process.id()

@@ -184,7 +184,7 @@ async fn http_status(target: &HttpTarget) -> Option<u16> {
         let mut head = [0u8; 12];
         stream.read_exact(&mut head).await.ok()?;
         let text = std::str::from_utf8(&head).ok()?;
-        text.starts_with("HTTP/1.").then(|| text[9..].parse().ok()).flatten()
+        text.starts_with("HTTP/1.").then(|| text.get(9..)?.parse().ok()).flatten()
     };
     tokio::time::timeout(Duration::from_secs(5), ask).await.ok().flatten()
 }

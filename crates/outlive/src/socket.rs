@@ -34,6 +34,8 @@ const PING_EVERY: Duration = Duration::from_secs(20);
 const DEAD_AFTER: Duration = Duration::from_secs(60);
 /// How long a last word may take.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
+/// Frames that go out before everything else is looked at again.
+const MOST_GATHERED: usize = 64;
 /// Replies that may wait for a client which does not read.
 const MAX_REPLIES: usize = 64;
 
@@ -202,7 +204,9 @@ impl<S: Speech> Writer<'_, S> {
         ping.reset();
         loop {
             // What can be sent at once is gathered; what is gathered goes out before we sleep.
-            while let Some(item) = cursor.try_next(FRAME_BYTES) {
+            // Only so much at a time: under a flood, pings and the end of things must have their turn too.
+            for _ in 0..MOST_GATHERED {
+                let Some(item) = cursor.try_next(FRAME_BYTES) else { break };
                 outlive_core::hooks::reach("mid_write");
                 if let Some(ended) = self.give(item).await? {
                     return Ok(ended);

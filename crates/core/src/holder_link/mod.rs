@@ -165,6 +165,11 @@ impl HolderLink {
         self.0.requests.close_all();
     }
 
+    /// Everything has been taken up; from now on there is no way back to the server before.
+    pub(crate) fn serving(&self) {
+        self.send(&ToHolder::Serving(()), None);
+    }
+
     pub(crate) fn is_retired(&self) -> bool {
         self.0.retired.load(SeqCst)
     }

@@ -23,6 +23,8 @@ pub(super) struct Requests(Mutex<Open>);
 struct Open {
     last: u32,
     waiting: HashMap<u32, oneshot::Sender<Answer>>,
+    /// No answer will come any more.
+    closed: bool,
 }
 
 impl Requests {
@@ -37,7 +39,9 @@ impl Requests {
             }
         }
         let number = open.last;
-        open.waiting.insert(number, sender);
+        if !open.closed {
+            open.waiting.insert(number, sender);
+        }
         (number, receiver)
     }
 
@@ -54,6 +58,8 @@ impl Requests {
 
     /// Everybody who waits learns that no answer will come.
     pub(super) fn close_all(&self) {
-        lock(&self.0).waiting.clear();
+        let mut open = lock(&self.0);
+        open.closed = true;
+        open.waiting.clear();
     }
 }

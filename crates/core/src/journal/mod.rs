@@ -85,6 +85,11 @@ impl Journal {
         Ok((Self { link, inner: Mutex::new(inner) }, contents))
     }
 
+    /// As many events are kept for the next server.
+    pub(crate) fn set_max_events(&self, most: usize) {
+        crate::lock(&self.inner).max_events = most;
+    }
+
     /// Another server writes from now on.
     pub(crate) fn close(&self) {
         crate::lock(&self.inner).closed = true;

@@ -11,18 +11,23 @@
 //! that is never held across an await; what a decision asks for is a message to the holder, which never waits.
 //! So there is no task per process, and nobody can be delayed by another's process.
 
+mod clients;
+mod end;
 mod environment;
 mod info;
 mod input;
+mod keep;
 mod launch;
 mod lifecycle;
 mod record;
 mod spec;
+mod start;
 mod state;
 mod user;
+mod view;
 
 pub use info::{ExitReason, ProcessInfo, Status};
-pub(crate) use lifecycle::Ended;
+pub(crate) use keep::Ended;
 pub use lifecycle::Process;
 pub(crate) use record::{Idempotency, Record};
 pub use spec::{

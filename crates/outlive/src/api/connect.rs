@@ -10,7 +10,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::{BufMut, Bytes, BytesMut};
 use outlive_core::attach::{Attachment, Role, Size};
-use outlive_core::log::{Cursor, Exit, Flow, Start, Stream, StreamFilter};
+use outlive_core::log::{Cursor, Exit, Flow, Log, Start, Stream, StreamFilter};
 use outlive_core::process::{ExitReason, Process};
 use outlive_core::signal;
 use serde::Deserialize;
@@ -79,20 +79,26 @@ pub(super) async fn connect(
     let raw = super::processes::one_of(query.framing, "framing", "raw", |text| (text == "raw").then_some(()))?.is_some();
     let start = parse_start(query.from.as_deref(), query.tail)?;
     let log = process.started_log().await?;
-    let cursor = Cursor::new(Arc::clone(&log), start, flow, StreamFilter::All);
-    if let Start::At(offset) = start
-        && let Err(error) = check_offset(&log, offset)
-    {
-        cursor.close();
-        return Err(error.into());
-    }
     let size = query.cols.zip(query.rows).map(|(cols, rows)| Size { cols, rows });
     let attachment = process.attach(role, Some(peer.to_string()), size)?;
+    let cursor = begin(&log, start, flow)?;
     app.metrics.attached();
     let tagged = !process.is_terminal() && !raw;
     let socket = socket.max_message_size(MAX_INCOMING_BYTES).max_frame_size(MAX_INCOMING_BYTES);
     let speech = Native { app: app.clone(), attachment, tagged, refused: AtomicU32::new(0) };
     Ok(socket.on_upgrade(move |socket| socket::serve(app, process, speech, cursor, socket)))
+}
+
+/// A cursor at an offset that is there. One that is refused leaves no hold behind.
+pub(super) fn begin(log: &Arc<Log>, start: Start, flow: Flow) -> Answer<Cursor> {
+    let cursor = Cursor::new(Arc::clone(log), start, flow, StreamFilter::All);
+    if let Start::At(offset) = start
+        && let Err(error) = check_offset(log, offset)
+    {
+        cursor.close();
+        return Err(error.into());
+    }
+    Ok(cursor)
 }
 
 fn parse_start(from: Option<&str>, tail: Option<u64>) -> Answer<Start> {

@@ -105,6 +105,9 @@ fn pieces(reading: Reading) -> impl Stream<Item = io::Result<Bytes>> {
                 reading.cursor.close();
                 return None;
             }
+            if reading.until == u64::MAX && *reading.app.ending.borrow() {
+                return Some((Err(cut_off("the server is being replaced")), None));
+            }
             let most = PIECE_BYTES.min(usize::try_from(left).unwrap_or(PIECE_BYTES));
             let item = match reading.cursor.try_next(most) {
                 Some(item) => item,

@@ -1,6 +1,5 @@
 //! sandbox-agent's own terminal socket, exactly: its client accepts no other frames than these.
 
-use std::sync::Arc;
 
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocketUpgrade};
@@ -10,15 +9,14 @@ use axum::response::Response;
 use bytes::Bytes;
 use outlive_core::Error;
 use outlive_core::attach::{Attachment, Role, Size};
-use outlive_core::log::{Cursor, Exit, Flow, Start, Stream, StreamFilter};
+use outlive_core::log::{Cursor, Exit, Flow, Start, Stream};
 use serde::Deserialize;
 use serde_json::json;
 use utoipa::IntoParams;
 
-use super::connect::{malformed, upgrade};
+use super::connect::{begin, malformed, upgrade};
 use super::extract::{Params, Path};
 use super::input::{Encoding, check_size, decode};
-use super::output::check_offset;
 use super::problem::{Answer, Problem};
 use super::state::App;
 use crate::server::Peer;
@@ -53,11 +51,8 @@ pub(super) async fn terminal(
         (None, Some(bytes)) => Start::Tail(bytes),
         (None, None) => Start::Head,
     };
-    let cursor = Cursor::new(Arc::clone(&log), start, Flow::Lossless, StreamFilter::All);
-    if let Start::At(offset) = start {
-        check_offset(&log, offset)?;
-    }
     let attachment = process.attach(Role::Writer, Some(peer.to_string()), None)?;
+    let cursor = begin(&log, start, Flow::Lossless)?;
     app.metrics.attached();
     let socket = socket.max_message_size(MAX_INCOMING_BYTES).max_frame_size(MAX_INCOMING_BYTES);
     let speech = SandboxAgent { app: app.clone(), attachment };

@@ -1,0 +1,141 @@
+//! From a decision to a running program.
+
+use std::sync::Arc;
+
+use outlive_holder::log::Cause;
+
+use super::launch::Plan;
+use super::lifecycle::Process;
+use super::state::{Command, Decision, Phase, decide};
+use crate::holder_link::{SpawnFailure, Started};
+use crate::log::Log;
+use crate::{Error, Result, lock};
+
+impl Process {
+    /// Starts it (again). Runs to its end even if the caller goes away.
+    pub async fn start(self: &Arc<Self>) -> Result<()> {
+        self.begin_start(Command::Start)?;
+        self.carry_out_start().await
+    }
+
+    pub(super) fn begin_start(&self, command: Command) -> Result<()> {
+        let mut inner = lock(&self.inner);
+        match decide(&inner.phase, command)? {
+            Decision::Spawn => {}
+            _ => return Err(Error::conflict("already_running", "process is already running")),
+        }
+        if inner.removed {
+            return Err(Error::not_found(&self.id));
+        }
+        if !inner.record.ephemeral {
+            self.services.table.processes.take(self.services.process_config().max_concurrent_processes)?;
+        }
+        inner.phase = Phase::Starting;
+        inner.record.generation += 1;
+        inner.record.stop_wanted = false;
+        inner.record.restart_wanted = false;
+        inner.restart_due = false;
+        inner.start_error = None;
+        if inner.record.is_kept() {
+            self.save(&inner, None);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn carry_out_start(self: &Arc<Self>) -> Result<()> {
+        let process = Arc::clone(self);
+        // A task of its own: nobody who goes away leaves a process half-started.
+        match tokio::spawn(async move { process.spawn().await }).await {
+            Ok(result) => result,
+            Err(error) => {
+                tracing::error!(%error, "a start broke off");
+                Err(Error::holder_gone())
+            }
+        }
+    }
+
+    pub(super) async fn spawn(self: &Arc<Self>) -> Result<()> {
+        let (record, log_end) = {
+            let inner = lock(&self.inner);
+            let end = inner.log.as_ref().map(|log| log.end()).or(inner.record.log_end);
+            (inner.record.clone(), end.unwrap_or_default())
+        };
+        let budget = record.spec.max_log_bytes.unwrap_or(self.services.process_config().max_log_bytes_per_process);
+        let plan = Plan {
+            id: &record.id,
+            key: self.key,
+            generation: record.generation,
+            spec: &record.spec,
+            size: record.size,
+            log_budget: budget,
+            log_end,
+        };
+        let outcome = match plan.spawn() {
+            Ok(spawn) => self.services.link.spawn(spawn).await.map_err(|failure| match failure {
+                SpawnFailure::Failed(failed) => {
+                    Error::from_spawn(failed.stage, failed.errno, &record.spec.command, record.spec.cwd.as_deref())
+                }
+                SpawnFailure::Unavailable(error) => error,
+            }),
+            Err(error) => Err(error),
+        };
+        crate::hooks::reach("spawned");
+        match outcome {
+            Ok(started) => self.started(started).inspect_err(|error| {
+                drop(self.services.link.end(self.key, 9, 0, Cause::Killed));
+                self.not_started(error);
+            }),
+            Err(error) => {
+                self.not_started(&error);
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn started(self: &Arc<Self>, started: Started) -> Result<()> {
+        let mut inner = lock(&self.inner);
+        if inner.removed {
+            return Err(Error::not_found(&self.id));
+        }
+        let mut archived = None;
+        if inner.log.as_ref().is_none_or(|log| log.ring().is_none()) {
+            let log = Log::open(self.key, started.log, self.services.link.clone());
+            archived = inner.log.replace(Arc::new(log.map_err(|_| Error::Exhausted {
+                code: "descriptors_exhausted",
+                message: "the log of the new process could not be opened".into(),
+            })?));
+        }
+        (inner.record.archived, inner.record.log_end, inner.record.log_dropped) = (None, None, false);
+        self.input.open(started.input);
+        let started_at_ms = started.spawned.started_at_ms;
+        inner.phase = Phase::Running { pid: started.spawned.pid, started_at_ms };
+        inner.record.started_at_ms = Some(started_at_ms);
+        inner.record.exit = None;
+        self.updated(&mut inner, crate::events::Why::Started);
+        if let (Some(old), Some(new)) = (archived, &inner.log) {
+            self.give_up_archived(&old);
+            old.continue_in(Arc::clone(new));
+        }
+        drop(inner);
+        self.changed.notify_waiters();
+        // It may have ended before we heard that it began.
+        self.news();
+        Ok(())
+    }
+
+    pub(super) fn not_started(&self, error: &Error) {
+        let mut inner = lock(&self.inner);
+        inner.start_error = Some(error.clone());
+        inner.record.generation -= 1;
+        inner.phase = match (inner.record.exit, inner.record.generation) {
+            (Some(exit), _) => Phase::Exited(exit.into()),
+            _ => Phase::Created,
+        };
+        if inner.record.is_kept() {
+            self.save(&inner, None);
+        }
+        self.give_back_slot(&inner);
+        drop(inner);
+        self.changed.notify_waiters();
+    }
+}
