@@ -140,6 +140,11 @@ impl Outlive {
         std::fs::read_to_string(self.dir.path().join("stderr")).unwrap_or_default()
     }
 
+    /// Its exit code, once it has ended.
+    pub(crate) fn exit_code(&mut self) -> Option<i32> {
+        self.child.try_wait().unwrap().map(|status| status.code().unwrap_or(-1))
+    }
+
     /// Ends it as a person would and returns its exit code.
     pub(crate) fn stop(mut self) -> i32 {
         proc::signal(self.holder_pid(), rustix::process::Signal::TERM);
