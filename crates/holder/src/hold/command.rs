@@ -35,6 +35,7 @@ impl Holder {
             ToHolder::Ready(()) => self.server_is_ready(epoch),
             ToHolder::Ack(()) => self.hand_over_next(epoch),
             ToHolder::Retired(()) => self.server_retired(epoch),
+            ToHolder::Serving(()) => self.server_serves(epoch),
             // A server that finishes its last answers may still have readers that hold logs.
             ToHolder::Resume(key) => self.resume_streams(key),
             command if matches!(phase, Phase::Serving | Phase::Retiring { done: false, .. }) => {

@@ -69,6 +69,8 @@ pub(crate) struct Holder {
     restart_at: Option<u64>,
     oom_kills: u64,
     stopping: Option<Stopping>,
+    /// The new server of an upgrade, until it has said that it serves.
+    upgrade: Option<u32>,
     /// The holder replaces itself as soon as nothing is in the middle of something.
     replace_self: bool,
     exit_code: Option<i32>,

@@ -5,7 +5,9 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::Holder;
+use super::process::Process;
 use super::say::say;
+use super::server::{Phase, Server};
 use crate::spawn::{self, Launch};
 use crate::wire::{Io, Spawn};
 
@@ -13,6 +15,18 @@ use crate::wire::{Io, Spawn};
 const CHECK: &[u8] = b"--check";
 
 impl Holder {
+    /// Nothing is in the middle of something that a new image of the holder could not take up.
+    pub(super) fn is_quiet(&self) -> bool {
+        let serving = self.servers.iter().filter(|server| server.phase == Phase::Serving).count();
+        let retired = self.servers.iter().filter(|server| matches!(server.phase, Phase::Retiring { done: true, .. }));
+        self.stopping.is_none()
+            && serving == 1
+            && serving + retired.count() == self.servers.len()
+            && self.servers.iter().all(Server::owes_nothing)
+            && !self.processes.values().any(Process::is_launching)
+            && self.jobs.is_empty()
+    }
+
     /// Does not return if it goes well. Otherwise this image simply carries on.
     pub(super) fn replace_image(&mut self) {
         self.replace_self = false;

@@ -19,10 +19,14 @@ use crate::clock;
 
 /// A new server must be ready by then, else it is killed.
 const READY_MS: u64 = 5_000;
+/// Everything must have been handed over by then.
+const TAKE_OVER_MS: u64 = 5_000;
 /// A server that was asked to retire must have stopped writing by then.
 const RETIRE_MS: u64 = 5_000;
 /// How long a retired server may finish its answers.
 const LINGER_MS: u64 = 30_000;
+/// A killed server that is still there is killed again.
+const KILL_AGAIN_MS: u64 = 1_000;
 /// Three deaths within this time are "too often".
 const OFTEN_MS: u64 = 10_000;
 const OFTEN: usize = 3;
@@ -32,11 +36,24 @@ const MAX_NOTES: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Starting { until: u64 },
-    Ready,
-    TakingOver { left: VecDeque<Object>, awaits_ack: bool },
+    Ready { until: u64 },
+    TakingOver { left: VecDeque<Object>, awaits_ack: bool, until: u64 },
     Serving,
     /// Asked to retire (`false`), or retired and finishing (`true`).
     Retiring { done: bool, until: u64 },
+}
+
+impl Phase {
+    /// The moment by which this phase must be over.
+    fn until_mut(&mut self) -> Option<&mut u64> {
+        match self {
+            Self::Starting { until }
+            | Self::Ready { until }
+            | Self::TakingOver { until, .. }
+            | Self::Retiring { until, .. } => Some(until),
+            Self::Serving => None,
+        }
+    }
 }
 
 /// Something to be handed over.
@@ -181,19 +198,22 @@ impl Holder {
         if !matches!(server.phase, Phase::Starting { .. }) {
             return;
         }
-        server.phase = Phase::Ready;
-        server._launch = None;
         let until = clock::boot_ms() + RETIRE_MS;
+        // The other one is killed when its time is up, so this one never waits as long as that unless it hangs.
+        let own_until = until + READY_MS;
+        server.phase = Phase::Ready { until: own_until };
+        server._launch = None;
         let mut retiring = Vec::new();
         for other in self.servers.iter_mut().filter(|other| other.phase == Phase::Serving) {
             other.phase = Phase::Retiring { done: false, until };
             retiring.push(other.epoch);
         }
-        if retiring.is_empty() {
+        if !self.one_still_writes() {
             self.hand_over(epoch);
             return;
         }
         self.timers.arm_housekeeping(until);
+        self.timers.arm_housekeeping(own_until);
         for other in retiring {
             self.note_to(other, Note::Say(ToServer::Retire(())));
         }
@@ -212,7 +232,7 @@ impl Holder {
     }
 
     fn hand_over_to_ready(&mut self) {
-        match self.servers.iter().find(|server| server.phase == Phase::Ready).map(|server| server.epoch) {
+        match self.servers.iter().find(|server| matches!(server.phase, Phase::Ready { .. })).map(|server| server.epoch) {
             Some(epoch) => self.hand_over(epoch),
             // The one that was ready died while the other retired.
             None if !self.has_heir() => self.server_died_at(clock::boot_ms()),
@@ -225,12 +245,19 @@ impl Holder {
         self.servers.iter().any(|server| !matches!(server.phase, Phase::Retiring { .. }))
     }
 
+    /// Somebody was asked to retire and has not yet: nobody else may write.
+    fn one_still_writes(&self) -> bool {
+        self.servers.iter().any(|server| matches!(server.phase, Phase::Retiring { done: false, .. }))
+    }
+
     fn hand_over(&mut self, epoch: u32) {
+        let until = clock::boot_ms() + TAKE_OVER_MS;
+        self.timers.arm_housekeeping(until);
         let kept = self.kept.keys().cloned().map(Object::Kept);
         let held = self.processes.values().filter(|process| !process.is_launching() && process.generation > 0);
         let left = kept.chain(held.map(|process| Object::Process(process.key))).collect();
         if let Some(server) = self.server(epoch) {
-            server.phase = Phase::TakingOver { left, awaits_ack: false };
+            server.phase = Phase::TakingOver { left, awaits_ack: false, until };
         }
         self.hand_over_next(epoch);
     }
@@ -240,7 +267,7 @@ impl Holder {
         let Some(position) = self.servers.iter().position(|server| server.epoch == epoch) else { return };
         let retiring = self.servers.iter().any(|server| matches!(server.phase, Phase::Retiring { .. }));
         let server = &mut self.servers[position];
-        let Phase::TakingOver { left, awaits_ack } = &mut server.phase else { return };
+        let Phase::TakingOver { left, awaits_ack, .. } = &mut server.phase else { return };
         *awaits_ack = false;
         while let Some(object) = left.pop_front() {
             let sent = match &object {
@@ -275,14 +302,13 @@ impl Holder {
         // Whatever happened while nobody served is news.
         server.woken.extend(self.processes.keys());
         self.note_to(epoch, Note::Say(ToServer::Go(retiring)));
-        self.taken_over(epoch);
     }
 
     /// A launch has ended, well or not, and a hand-over may have waited for it.
     pub(super) fn hand_over_launched(&mut self, key: u64) {
         let mut idle = None;
         for server in &mut self.servers {
-            if let Phase::TakingOver { left, awaits_ack } = &mut server.phase {
+            if let Phase::TakingOver { left, awaits_ack, .. } = &mut server.phase {
                 left.push_back(Object::Process(key));
                 idle = (!*awaits_ack).then_some(server.epoch);
             }
@@ -411,6 +437,7 @@ impl Holder {
         for process in self.processes.values() {
             process.log.leave_holds_of(server.epoch);
         }
+        self.end_upgrade_of(&server);
         if let Some(stopping) = &mut self.stopping {
             stopping.server_gone = true;
             self.exit_if_over();
@@ -419,7 +446,7 @@ impl Holder {
         match server.phase {
             Phase::Retiring { done: true, .. } => self.note(Note::Say(ToServer::Alone(()))),
             Phase::Retiring { done: false, .. } => self.hand_over_to_ready(),
-            Phase::Starting { .. } | Phase::Ready if self.has_heir() => {
+            Phase::Starting { .. } | Phase::Ready { .. } if self.has_heir() => {
                 let why = server._launch.map_or(Ok(()), |launch| launch.outcome());
                 self.upgrade_failed(&match why {
                     Err((_, errno)) => format!("it cannot be executed: {}", io::Error::from_raw_os_error(errno)),
@@ -427,7 +454,7 @@ impl Holder {
                 });
             }
             // Its predecessor is about to retire for it; the next step starts another.
-            Phase::Ready if !self.servers.is_empty() => {}
+            Phase::Ready { .. } if self.one_still_writes() => {}
             Phase::Starting { .. } if self.restarts == 0 && self.epoch == 1 && status.is_ok() => {
                 // Not a crash: its very first start found something wrong and said what.
                 self.exit_code = status.ok().map(i32::from);
@@ -453,22 +480,24 @@ impl Holder {
     }
 
     pub(super) fn servers_due(&mut self, now: u64) {
-        if self.restart_at.is_some_and(|at| at <= now) && !self.has_heir() && self.stopping.is_none() {
+        // One that serves or starts makes it needless; should that one die, its end says when to start another.
+        if self.restart_at.take_if(|at| *at <= now).is_some() && !self.has_heir() && self.stopping.is_none() {
             self.start_server();
         }
-        let mut late = false;
-        for server in &self.servers {
-            match &server.phase {
-                Phase::Starting { until } if *until <= now => {
-                    late = true;
-                    server.kill();
-                }
-                Phase::Retiring { until, .. } if *until <= now => server.kill(),
-                _ => {}
+        for server in &mut self.servers {
+            let what = match server.phase {
+                Phase::Starting { .. } => "was not ready",
+                Phase::Ready { .. } | Phase::TakingOver { .. } => "had not taken over",
+                Phase::Retiring { .. } | Phase::Serving => "",
+            };
+            let Some(until) = server.phase.until_mut().filter(|until| **until <= now) else { continue };
+            // Reaping it does the rest; a kill that takes long is repeated.
+            *until = now + KILL_AGAIN_MS;
+            self.timers.arm_housekeeping(*until);
+            server.kill();
+            if !what.is_empty() {
+                say(&format!("server {} {what} in time", server.pid));
             }
-        }
-        if late {
-            say("a new server was not ready in time");
         }
     }
 }

@@ -5,9 +5,7 @@
 
 use super::Holder;
 use super::command::Errand;
-use super::process::Process;
 use super::say::say;
-use super::server::Server;
 use super::setup;
 use crate::clock;
 use crate::log::Cause;
@@ -148,14 +146,6 @@ impl Holder {
 
     pub(super) fn cgroup_for(&self, spawn: &Spawn) -> Option<std::path::PathBuf> {
         self.cgroups.as_ref()?.create(&format!("{:x}", spawn.key)).ok()
-    }
-
-    /// Nothing is in the middle of something that a new image of the holder could not take up.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.stopping.is_none()
-            && !self.processes.values().any(Process::is_launching)
-            && self.servers.iter().all(Server::owes_nothing)
-            && self.jobs.is_empty()
     }
 }
 

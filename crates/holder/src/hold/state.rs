@@ -208,6 +208,7 @@ impl Holder {
             restart_at: None,
             oom_kills: setup::oom_kills(),
             stopping: None,
+            upgrade: None,
             replace_self: false,
             exit_code: None,
         };

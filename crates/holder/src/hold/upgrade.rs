@@ -1,10 +1,12 @@
 //! Replacing a running server, and then the holder, by the binary that is on disk now.
 //!
-//! The old server serves on until the new one has said that it is ready; if it never does, nothing happened.
+//! The old server serves on until the new one has said that it is ready; if it never does, nothing happened. The
+//! holder follows only when the new server has said that it serves: until then whatever starts next is the image
+//! that this holder runs, which is known to work.
 
 use super::Holder;
 use super::say::say;
-use super::server::{Note, Phase};
+use super::server::{Note, Phase, Server};
 use crate::wire::ToServer;
 
 impl Holder {
@@ -22,8 +24,9 @@ impl Holder {
         }
         let program = self.settings.program.clone();
         say(&format!("upgrading to {}", String::from_utf8_lossy(&program)));
-        if let Err(error) = self.launch_server(&program) {
-            self.upgrade_failed(&format!("the new binary cannot be started: {error}"));
+        match self.launch_server(&program) {
+            Ok(epoch) => self.upgrade = Some(epoch),
+            Err(error) => self.upgrade_failed(&format!("the new binary cannot be started: {error}")),
         }
     }
 
@@ -32,11 +35,26 @@ impl Holder {
         self.note(Note::Say(ToServer::Upgraded(why.as_bytes().to_vec())));
     }
 
-    /// A server has taken over. If another one retired for it, this was an upgrade, and the holder follows.
-    pub(super) fn taken_over(&mut self, _epoch: u32) {
-        if self.servers.iter().any(|server| matches!(server.phase, Phase::Retiring { .. })) {
-            self.note(Note::Say(ToServer::Upgraded(Vec::new())));
+    /// A server has taken up everything. If it is the new one of an upgrade, the holder follows.
+    pub(super) fn server_serves(&mut self, epoch: u32) {
+        let serves = self.server(epoch).is_some_and(|server| server.phase == Phase::Serving);
+        if serves && self.upgrade == Some(epoch) {
+            self.upgrade = None;
             self.replace_self = true;
+            self.note(Note::Say(ToServer::Upgraded(Vec::new())));
+        }
+    }
+
+    /// A server is gone. The holder does not follow one that did not last.
+    pub(super) fn end_upgrade_of(&mut self, server: &Server) {
+        if self.upgrade == Some(server.epoch) {
+            self.upgrade = None;
+            if !matches!(server.phase, Phase::Starting { .. }) {
+                say("upgrade failed: the new server ended before it served");
+            }
+        }
+        if server.phase == Phase::Serving && std::mem::take(&mut self.replace_self) {
+            say("the new server ended at once; the holder keeps its image");
         }
     }
 }
