@@ -9,6 +9,22 @@ pub(crate) trait Field: Sized {
     fn absent() -> Self;
 }
 
+/// The bytes of a struct stand behind their length: what a newer peer added at its end can be skipped, wherever
+/// the struct is.
+pub(crate) fn put_framed(out: &mut Vec<u8>, fields: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    0u32.put(out);
+    fields(out);
+    let len = (out.len() - start - size_of::<u32>()) as u32;
+    out[start..start + size_of::<u32>()].copy_from_slice(&len.to_le_bytes());
+}
+
+/// The bytes of one struct, cut out of `input`.
+pub(crate) fn take_frame<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let len = u32::take(input)? as usize;
+    split(input, len)
+}
+
 fn split<'a>(input: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
     let (front, rest) = input.split_at_checked(count)?;
     *input = rest;
@@ -101,12 +117,12 @@ impl<T: Field> Field for Option<T> {
     }
 }
 
-/// Takes a field, or its meaning when the message ends before it.
+/// Takes a field, or its meaning when the struct or message ends before it.
 pub(crate) fn take_or_absent<T: Field>(input: &mut &[u8]) -> Option<T> {
     if input.is_empty() { Some(T::absent()) } else { T::take(input) }
 }
 
-/// Declares a struct whose fields go over the wire in the order written.
+/// Declares a struct whose fields go over the wire in the order written, behind their length.
 macro_rules! wire_struct {
     ($(#[$meta:meta])* pub struct $name:ident { $($(#[$fmeta:meta])* pub $field:ident: $type:ty,)* }) => {
         $(#[$meta])*
@@ -114,12 +130,13 @@ macro_rules! wire_struct {
         pub struct $name { $($(#[$fmeta])* pub $field: $type,)* }
 
         impl $crate::wire::codec::Field for $name {
-            #[allow(unused_variables)]
             fn put(&self, out: &mut Vec<u8>) {
-                $(self.$field.put(out);)*
+                $crate::wire::codec::put_framed(out, |out| {
+                    $($crate::wire::codec::Field::put(&self.$field, out);)*
+                });
             }
-            #[allow(unused_variables)]
             fn take(input: &mut &[u8]) -> Option<Self> {
+                let input = &mut $crate::wire::codec::take_frame(input)?;
                 Some(Self { $($field: $crate::wire::codec::take_or_absent(input)?,)* })
             }
             fn absent() -> Self {

@@ -326,15 +326,63 @@ mod tests {
         assert_eq!(ToServer::decode(&wake.encode()), Some(wake));
     }
 
+    /// The spawn with its struct cut or extended, as a peer of another version would send it.
+    fn resized(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut bytes = ToHolder::Spawn(spawn()).encode().split_off(5);
+        change(&mut bytes);
+        [&[10], (bytes.len() as u32).to_le_bytes().as_slice(), &bytes].concat()
+    }
+
     #[test]
     fn a_message_of_an_older_peer_lacks_its_last_fields() {
-        let bytes = ToHolder::Spawn(spawn()).encode();
-        let Some(ToHolder::Spawn(older)) = ToHolder::decode(&bytes[..bytes.len() - 40]) else { panic!("refused") };
+        let bytes = resized(|bytes| bytes.truncate(bytes.len() - 40));
+        let Some(ToHolder::Spawn(older)) = ToHolder::decode(&bytes) else { panic!("refused") };
         assert_eq!((older.log_budget, older.time_limit_at), (0, 0));
         assert_eq!(older.log_beginning(), Beginning::default());
-        let mut newer = bytes;
-        newer.extend_from_slice(b"a field of the future");
+        assert_eq!(older.limits, spawn().limits);
+    }
+
+    #[test]
+    fn a_message_of_a_newer_peer_has_more_fields() {
+        let newer = resized(|bytes| bytes.extend_from_slice(b"a field of the future"));
         assert_eq!(ToHolder::decode(&newer), Some(ToHolder::Spawn(spawn())));
+    }
+
+    #[test]
+    fn a_message_that_is_cut_off_is_refused() {
+        let bytes = ToHolder::Spawn(spawn()).encode();
+        assert_eq!(ToHolder::decode(&bytes[..bytes.len() - 1]), None);
+    }
+
+    wire_struct! {
+        pub struct OlderLimit {
+            pub resource: u32,
+        }
+    }
+    impl Item for OlderLimit {}
+
+    wire_struct! {
+        pub struct NewerLimit {
+            pub resource: u32,
+            pub soft: u64,
+            pub hard: u64,
+            pub why: Vec<u8>,
+        }
+    }
+    impl Item for NewerLimit {}
+
+    #[test]
+    fn structs_in_a_list_may_be_older_or_newer_too() {
+        let mut bytes = Vec::new();
+        vec![OlderLimit { resource: 1 }, OlderLimit { resource: 2 }].put(&mut bytes);
+        let newer = |resource| NewerLimit { resource, soft: 5, hard: 6, why: b"unknown here".to_vec() };
+        vec![newer(3), newer(4)].put(&mut bytes);
+        77u32.put(&mut bytes);
+        let input = &mut bytes.as_slice();
+        let limit = |resource, soft, hard| Limit { resource, soft, hard };
+        assert_eq!(Vec::<Limit>::take(input), Some(vec![limit(1, 0, 0), limit(2, 0, 0)]));
+        assert_eq!(Vec::<Limit>::take(input), Some(vec![limit(3, 5, 6), limit(4, 5, 6)]));
+        assert_eq!(u32::take(input), Some(77), "what follows the list must not be touched");
     }
 
     proptest! {

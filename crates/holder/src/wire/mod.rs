@@ -3,20 +3,23 @@
 //! ```text
 //! server                          holder
 //!   Hello ───────────────────────▶          protocol version
-//!                          ◀────── Welcome  epoch, boot id, token …
+//!                          ◀────── Welcome  epoch, boot id, safe mode …
 //!   Ready ───────────────────────▶          "I can take over" (an upgrade waits for this)
 //!                          ◀────── Kept, Held (one at a time, each acknowledged)
 //!   Ack ─────────────────────────▶
 //!                          ◀────── Go       all handed over: serve
-//!   Spawn, Stop, Kill, Arm, … ───▶
+//!   Serving ─────────────────────▶          taken up for good (the holder may follow an upgrade)
+//!   Spawn, Signal, End, Arm, … ──▶
 //!                          ◀────── Spawned, SpawnFailed, Done, Wake
 //!                          ◀────── Retire   (upgrade) stop writing and accepting
-//!   Retired ─────────────────────▶
+//!   Retired ─────────────────────▶          then the new server takes over
+//!                          ◀────── Alone    (to the new one) the retired server is gone
 //! ```
 //!
-//! * A packet is `kind: u8` and then the fields in order, little-endian, byte strings with a u32 length.
-//! * Fields are only ever added at the end. A decoder takes missing ones as zero/empty and ignores surplus, so
-//!   neighbouring versions understand each other; unknown kinds are ignored.
+//! * A packet is `kind: u8` and then its contents, little-endian. A struct is a u32 length and its fields in order;
+//!   byte strings and lists begin with a u32 count.
+//! * Fields are only ever added at the end of a struct, of a nested one too. A decoder takes missing ones as
+//!   zero/empty and skips surplus, so neighbouring versions understand each other; unknown kinds are ignored.
 //! * Descriptors travel beside a message as SCM_RIGHTS. A packet above [`MAX_PACKET`] goes as a sealed memfd.
 //! * Output never travels here: it is in the logs. `Wake` only names the logs that changed.
 
