@@ -42,7 +42,7 @@ pub(super) struct Process {
     pub(super) cause: Option<Cause>,
     launching: Option<Launching>,
     /// How to find the tree where marks cannot be set (some sandboxes lack that limit).
-    unmarked: Option<Root>,
+    pub(super) unmarked: Option<Root>,
     /// `Forget` came while the tree's end was still under way.
     pub(super) forget: bool,
 }
@@ -236,9 +236,8 @@ impl Holder {
         process.detach_at = 0;
         process.cause = None;
         process.input = launching.input;
-        if tree::mark::key_of(process.pid) != Some(key) {
-            process.unmarked = Some(Root::of(process.pid, key, &launching.id));
-        }
+        let marked = tree::mark::key_of(process.pid) == Some(key);
+        process.unmarked = (!marked).then(|| Root::of(process.pid, key, &launching.id));
         process.log.begin_generation(launching.generation);
         self.disarm(key, [launching.stuck_at, 0]);
         self.timers.arm(launching.time_limit_at, key);

@@ -36,15 +36,20 @@ impl Holder {
     }
 
     fn try_replace_image(&mut self) -> io::Result<()> {
-        let state = self.freeze()?;
-        self.dry_run(&state)?;
+        let frozen = self.freeze()?;
+        self.dry_run(&frozen.state)?;
         let program = CString::new(self.settings.program.clone())?;
-        let arguments = self.image_arguments(&state)?;
+        let arguments = self.image_arguments(&frozen.state)?;
         let mut pointers: Vec<_> = arguments.iter().map(|argument| argument.as_ptr()).collect();
         pointers.push(std::ptr::null());
-        // SAFETY: NUL-terminated strings in a NULL-terminated list, both alive; the environment is our own.
-        unsafe { libc::execv(program.as_ptr(), pointers.as_ptr()) };
-        Err(io::Error::last_os_error())
+        let kept = frozen.keep_across_exec();
+        if kept.is_ok() {
+            // SAFETY: NUL-terminated strings in a NULL-terminated list, both alive; the environment is our own.
+            unsafe { libc::execv(program.as_ptr(), pointers.as_ptr()) };
+        }
+        let error = kept.err().unwrap_or_else(io::Error::last_os_error);
+        frozen.close_on_exec_again();
+        Err(error)
     }
 
     fn image_arguments(&self, state: &OwnedFd) -> io::Result<Vec<CString>> {

@@ -18,6 +18,7 @@ use super::timer::Timers;
 use crate::clock;
 use crate::log::{Cause, LogWriter, Stream};
 use crate::spawn::Inherited;
+use crate::tree::Root;
 use crate::tree::cgroup::Cgroups;
 use crate::tree::killer::Killer;
 use crate::wire::codec::{Field, Item, wire_struct};
@@ -78,9 +79,19 @@ wire_struct! {
         pub detach_at: u64,
         pub cause: u8,
         pub forget: bool,
+        pub unmarked: Option<UnmarkedState>,
     }
 }
 impl Item for ProcessState {}
+
+wire_struct! {
+    /// How to find a tree that carries no mark.
+    pub struct UnmarkedState {
+        pub pid: i32,
+        pub start_time: u64,
+        pub id: Vec<u8>,
+    }
+}
 
 wire_struct! {
     pub struct StreamState {
@@ -128,7 +139,7 @@ impl Initial {
         };
         let file = encode(&state)?;
         for (_, fd) in self.keep {
-            keep_across_exec(fd.as_raw_fd())?;
+            set_flags(fd.as_raw_fd(), FdFlags::empty())?;
             // Closed by nobody: the next image owns it.
             std::mem::forget(fd);
         }
@@ -150,10 +161,30 @@ pub(super) fn decode(file: &OwnedFd) -> io::Result<State> {
     State::take(&mut bytes.as_slice()).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unreadable state"))
 }
 
-fn keep_across_exec(fd: RawFd) -> io::Result<()> {
+/// A state and the descriptors that it names.
+pub(super) struct Frozen {
+    pub(super) state: OwnedFd,
+    fds: Vec<RawFd>,
+}
+
+impl Frozen {
+    /// To be called right before the exec.
+    pub(super) fn keep_across_exec(&self) -> io::Result<()> {
+        self.fds.iter().try_for_each(|fd| set_flags(*fd, FdFlags::empty()))
+    }
+
+    /// There was no exec: descriptors that stayed open in every child would keep pipes from ending.
+    pub(super) fn close_on_exec_again(&self) {
+        for fd in &self.fds {
+            let _ = set_flags(*fd, FdFlags::CLOEXEC);
+        }
+    }
+}
+
+fn set_flags(fd: RawFd, flags: FdFlags) -> io::Result<()> {
     // SAFETY: borrowed only for this call, from an owner that is alive.
     let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
-    Ok(rustix::io::fcntl_setfd(fd, FdFlags::empty())?)
+    Ok(rustix::io::fcntl_setfd(fd, flags)?)
 }
 
 /// Takes ownership of a descriptor that an earlier image left open.
@@ -238,6 +269,12 @@ impl Holder {
         process.detach_at = state.detach_at;
         process.cause = Cause::from_u8(state.cause);
         process.forget = state.forget;
+        process.unmarked = state.unmarked.map(|unmarked| Root {
+            pid: unmarked.pid,
+            start_time: unmarked.start_time,
+            key: state.key,
+            environ_id: String::from_utf8(unmarked.id).ok().filter(|id| !id.is_empty()),
+        });
         if state.pid != 0 {
             self.pids.insert(state.pid, state.key);
         }
@@ -271,8 +308,8 @@ impl Holder {
         Ok(())
     }
 
-    /// The whole holder as a state; its descriptors then survive an exec.
-    pub(super) fn freeze(&self) -> io::Result<OwnedFd> {
+    /// The whole holder as a state.
+    pub(super) fn freeze(&self) -> io::Result<Frozen> {
         let mut fds = Vec::new();
         let mut number = |fd: RawFd| {
             fds.push(fd);
@@ -307,11 +344,7 @@ impl Holder {
             processes,
             servers,
         };
-        let file = encode(&state)?;
-        for fd in fds {
-            keep_across_exec(fd)?;
-        }
-        Ok(file)
+        Ok(Frozen { state: encode(&state)?, fds })
     }
 }
 
@@ -337,6 +370,11 @@ fn freeze_process(process: &Process, number: &mut impl FnMut(RawFd) -> RawFd) ->
         detach_at: process.detach_at,
         cause: process.cause.map_or(0, |cause| cause as u8),
         forget: process.forget,
+        unmarked: process.unmarked.as_ref().map(|root| UnmarkedState {
+            pid: root.pid,
+            start_time: root.start_time,
+            id: root.environ_id.clone().unwrap_or_default().into_bytes(),
+        }),
     }
 }
 
