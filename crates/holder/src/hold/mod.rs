@@ -13,6 +13,7 @@
 //! Nothing here waits: descriptors are non-blocking, scans of /proc run on the killer's thread, and what a
 //! server is to be told is a flag or a short note that goes out when its socket takes it.
 
+mod cgroups;
 mod command;
 mod event;
 mod process;
@@ -31,6 +32,7 @@ use std::os::fd::OwnedFd;
 pub use say::say;
 pub use state::{Initial, Settings};
 
+use self::cgroups::LeftCgroups;
 use self::command::Errand;
 use self::event::{Poll, Source};
 use self::process::Process;
@@ -54,6 +56,7 @@ pub(crate) struct Holder {
     jobs: BTreeMap<u64, Errand>,
     last_ticket: u64,
     cgroups: Option<Cgroups>,
+    left_cgroups: LeftCgroups,
     processes: HashMap<u64, Process>,
     /// Children that are commands; everything else that is reaped was an orphan.
     pids: HashMap<i32, u64>,

@@ -174,13 +174,13 @@ impl Holder {
             return Err((SpawnStage::Refused, libc::ESHUTDOWN));
         }
         let ends = spawn::prepare(&spawn.io, spawn.identity.as_ref()).map_err(prepare)?;
-        let cgroup = self.cgroup_for(&spawn);
-        let procs = cgroup.as_deref().and_then(|path| crate::tree::cgroup::procs_fd(path).ok());
         if !restart {
             let reserve = spawn::reserve(&spawn.io);
             let log = LogWriter::create(spawn.log_budget, reserve, spawn.log_beginning()).map_err(failed)?;
             self.processes.insert(key, Process::new(key, log));
         }
+        let cgroup = self.cgroup_for(key);
+        let procs = cgroup.as_deref().and_then(|path| crate::tree::cgroup::procs_fd(path).ok());
         let launched = spawn::launch(&spawn, &ends.program, procs.as_ref().map(AsFd::as_fd), &self.inherited, true)
             .and_then(|launch| {
                 self.poll.add(launch.gate(), Source::Gate { key }).map_err(prepare)?;
@@ -189,6 +189,9 @@ impl Holder {
         let launch = match launched {
             Ok(launch) => launch,
             Err(error) => {
+                if let Some(path) = cgroup {
+                    self.remove_cgroup(path);
+                }
                 if !restart {
                     self.processes.remove(&key);
                 }
@@ -199,7 +202,8 @@ impl Holder {
         let stuck_at = clock::boot_ms() + STUCK_MS;
         self.timers.arm(stuck_at, key);
         if let Some(process) = self.processes.get_mut(&key) {
-            process.cgroup = cgroup;
+            // Without a new one the old one stays: something of the generation before still lives in it.
+            process.cgroup = cgroup.or(process.cgroup.take());
             // A `Forget` that still waits was meant for the generation before.
             process.forget = false;
             process.launching = Some(Launching {
@@ -408,8 +412,8 @@ impl Holder {
         for fd in process.streams.iter().filter_map(|end| end.fd.as_ref()) {
             self.poll.remove(fd);
         }
-        if let Some(path) = &process.cgroup {
-            let _ = crate::tree::cgroup::remove(path);
+        if let Some(path) = process.cgroup {
+            self.remove_cgroup(path);
         }
     }
 }

@@ -11,7 +11,6 @@ use crate::clock;
 use crate::log::Cause;
 use crate::tree::killer::Action;
 use crate::tree::Root;
-use crate::wire::Spawn;
 
 /// Stands for all descendants of the holder; no process has this key.
 pub(super) const EVERYTHING: u64 = 0;
@@ -142,10 +141,6 @@ impl Holder {
         }
         let before = std::mem::replace(&mut self.oom_kills, setup::oom_kills());
         self.oom_kills > before
-    }
-
-    pub(super) fn cgroup_for(&self, spawn: &Spawn) -> Option<std::path::PathBuf> {
-        self.cgroups.as_ref()?.create(&format!("{:x}", spawn.key)).ok()
     }
 }
 

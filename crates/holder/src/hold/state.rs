@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::FdFlags;
 
 use super::Holder;
+use super::cgroups::LeftCgroups;
 use super::event::{Poll, Source};
 use super::process::{Process, StreamEnd};
 use super::server::{Phase, Server};
@@ -219,6 +220,7 @@ impl Holder {
                 oom_score: state.oom_score.and_then(|score| CString::new(score).ok()),
             },
             cgroups: state.settings.use_cgroups.then(Cgroups::probe).flatten(),
+            left_cgroups: LeftCgroups::default(),
             settings: state.settings,
             poll,
             signals,
