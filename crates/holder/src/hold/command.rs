@@ -107,7 +107,7 @@ impl Holder {
             Some(Cause::Detached) => process.detach_at = arm.at,
             _ => return,
         }
-        self.timers.arm(arm.at, arm.key);
+        self.rearm(arm.key);
     }
 
     fn forget(&mut self, key: u64) {

@@ -182,9 +182,13 @@ impl Holder {
         let cgroup = self.cgroup_for(key);
         let procs = cgroup.as_deref().and_then(|path| crate::tree::cgroup::procs_fd(path).ok());
         let launched = spawn::launch(&spawn, &ends.program, procs.as_ref().map(AsFd::as_fd), &self.inherited, true)
-            .and_then(|launch| {
-                self.poll.add(launch.gate(), Source::Gate { key }).map_err(prepare)?;
-                Ok(launch)
+            .and_then(|launch| match self.poll.add(launch.gate(), Source::Gate { key }) {
+                Ok(()) => Ok(launch),
+                Err(errno) => {
+                    // Nobody would hold it.
+                    kill(launch.pid);
+                    Err(prepare(errno))
+                }
             });
         let launch = match launched {
             Ok(launch) => launch,
@@ -243,11 +247,10 @@ impl Holder {
         let marked = tree::mark::key_of(process.pid) == Some(key);
         process.unmarked = (!marked).then(|| Root::of(process.pid, key, &launching.id));
         process.log.begin_generation(launching.generation);
-        self.disarm(key, [launching.stuck_at, 0]);
-        self.timers.arm(launching.time_limit_at, key);
         for (fd, stream) in launching.streams {
             self.add_stream(key, fd, stream);
         }
+        self.rearm(key);
         self.note_to(launching.asker.epoch, Note::Spawned { request: launching.asker.request, key });
         self.hand_over_launched(key);
     }
@@ -274,9 +277,7 @@ impl Holder {
         self.poll.remove(launching.launch.gate());
         let pid = launching.launch.pid;
         // SIGKILL waits for it at the end of whatever it hangs in.
-        if let Some(pid) = rustix::process::Pid::from_raw(pid) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-        }
+        kill(pid);
         let Asker { epoch, request } = launching.asker;
         let note = SpawnFailed { request, key, stage: SpawnStage::Stuck, errno: libc::ETIMEDOUT };
         self.drop_launch(key, pid);
@@ -367,8 +368,7 @@ impl Holder {
         process.log.take_waiting();
         process.pid = 0;
         process.input = None;
-        let over = [process.time_limit_at, process.detach_at];
-        self.disarm(key, over);
+        self.rearm(key);
         self.wake(key);
         self.forget_if_over(key);
     }
@@ -409,12 +409,20 @@ impl Holder {
 
     pub(super) fn remove(&mut self, key: u64) {
         let Some(process) = self.processes.remove(&key) else { return };
+        self.timers.disarm(key);
         for fd in process.streams.iter().filter_map(|end| end.fd.as_ref()) {
             self.poll.remove(fd);
         }
         if let Some(path) = process.cgroup {
             self.remove_cgroup(path);
         }
+    }
+}
+
+/// Only for a child that has not been reaped.
+fn kill(pid: i32) {
+    if let Some(pid) = rustix::process::Pid::from_raw(pid) {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
     }
 }
 

@@ -45,13 +45,23 @@ pub(super) enum Phase {
 
 impl Phase {
     /// The moment by which this phase must be over.
-    fn until_mut(&mut self) -> Option<&mut u64> {
+    fn until(&self) -> Option<u64> {
         match self {
             Self::Starting { until }
             | Self::Ready { until }
             | Self::TakingOver { until, .. }
-            | Self::Retiring { until, .. } => Some(until),
+            | Self::Retiring { until, .. } => Some(*until),
             Self::Serving => None,
+        }
+    }
+
+    fn set_until(&mut self, at: u64) {
+        match self {
+            Self::Starting { until }
+            | Self::Ready { until }
+            | Self::TakingOver { until, .. }
+            | Self::Retiring { until, .. } => *until = at,
+            Self::Serving => {}
         }
     }
 }
@@ -479,6 +489,11 @@ impl Holder {
         self.timers.arm_housekeeping(self.restart_at.unwrap_or(now));
     }
 
+    /// When `servers_due` has something to do.
+    pub(super) fn servers_moments(&self) -> impl Iterator<Item = u64> {
+        self.servers.iter().filter_map(|server| server.phase.until()).chain(self.restart_at)
+    }
+
     pub(super) fn servers_due(&mut self, now: u64) {
         // One that serves or starts makes it needless; should that one die, its end says when to start another.
         if self.restart_at.take_if(|at| *at <= now).is_some() && !self.has_heir() && self.stopping.is_none() {
@@ -490,10 +505,11 @@ impl Holder {
                 Phase::Ready { .. } | Phase::TakingOver { .. } => "had not taken over",
                 Phase::Retiring { .. } | Phase::Serving => "",
             };
-            let Some(until) = server.phase.until_mut().filter(|until| **until <= now) else { continue };
+            if server.phase.until().is_none_or(|until| until > now) {
+                continue;
+            }
             // Reaping it does the rest; a kill that takes long is repeated.
-            *until = now + KILL_AGAIN_MS;
-            self.timers.arm_housekeeping(*until);
+            server.phase.set_until(now + KILL_AGAIN_MS);
             server.kill();
             if !what.is_empty() {
                 say(&format!("server {} {what} in time", server.pid));

@@ -24,6 +24,13 @@ pub(super) struct Stopping {
     pub(super) server_gone: bool,
 }
 
+impl Stopping {
+    /// When the next step comes by itself.
+    pub(super) fn due(&self) -> Option<u64> {
+        if self.killed { self.server_until } else { Some(self.kill_at) }
+    }
+}
+
 impl Holder {
     /// Reads pending signals; true when children may have ended.
     pub(super) fn take_signals(&mut self) -> bool {
@@ -93,7 +100,9 @@ impl Holder {
         if !stopping.killed && (all_ended || stopping.kill_at <= now) {
             stopping.killed = true;
             self.signal_everything(Action::Kill);
-        } else if stopping.server_until.is_some_and(|until| until <= now) {
+        } else if let Some(until) = stopping.server_until.as_mut().filter(|until| **until <= now) {
+            // One that does not die of it gets another.
+            *until = now + SERVER_GRACE_MS;
             for server in &self.servers {
                 signal(server.pid, rustix::process::Signal::KILL);
             }

@@ -1,10 +1,13 @@
 //! Deadlines of processes, servers and the holder itself.
 //!
-//! The set may hold moments that no longer matter: whoever is due looks at its own state.
+//! For each key only its earliest moment is armed, however often a deadline moves. That one may no longer matter:
+//! whoever is due looks at its own state, and its next moment is armed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::Holder;
+use super::process::Process;
+use super::shutdown::Stopping;
 use crate::clock;
 use crate::log::Cause;
 
@@ -12,17 +15,27 @@ use crate::log::Cause;
 const HOUSEKEEPING: u64 = 0;
 
 #[derive(Default)]
-pub(super) struct Timers(BTreeSet<(u64, u64)>);
+pub(super) struct Timers {
+    by_time: BTreeSet<(u64, u64)>,
+    by_key: HashMap<u64, u64>,
+}
 
 impl Timers {
+    /// Wakes `key` at this moment, or earlier if it has an earlier one; 0 = never.
     pub(super) fn arm(&mut self, at: u64, key: u64) {
-        if at != 0 {
-            self.0.insert((at, key));
+        let armed = self.by_key.get(&key).copied();
+        if at == 0 || armed.is_some_and(|earlier| earlier <= at) {
+            return;
         }
+        self.disarm(key);
+        self.by_time.insert((at, key));
+        self.by_key.insert(key, at);
     }
 
-    fn disarm(&mut self, at: u64, key: u64) {
-        self.0.remove(&(at, key));
+    pub(super) fn disarm(&mut self, key: u64) {
+        if let Some(at) = self.by_key.remove(&key) {
+            self.by_time.remove(&(at, key));
+        }
     }
 
     pub(super) fn arm_housekeeping(&mut self, at: u64) {
@@ -30,13 +43,13 @@ impl Timers {
     }
 
     pub(super) fn timeout(&self, now: u64) -> Option<u64> {
-        self.0.first().map(|(at, _)| at.saturating_sub(now))
+        self.by_time.first().map(|(at, _)| at.saturating_sub(now))
     }
 
     fn take_due(&mut self, now: u64) -> Option<u64> {
-        let (at, key) = *self.0.first()?;
+        let (at, key) = *self.by_time.first()?;
         (at <= now).then(|| {
-            self.0.pop_first();
+            self.disarm(key);
             key
         })
     }
@@ -54,28 +67,34 @@ impl Holder {
         }
     }
 
-    /// These moments of a process no longer matter: short processes must not pile up long deadlines.
-    pub(super) fn disarm(&mut self, key: u64, moments: [u64; 2]) {
+    /// The moments of a process have changed: short processes must not pile up long deadlines.
+    pub(super) fn rearm(&mut self, key: u64) {
+        self.rearm_after(key, 0);
+    }
+
+    fn rearm_after(&mut self, key: u64, now: u64) {
+        self.timers.disarm(key);
+        let moments = self.processes.get(&key).map(Process::deadlines).unwrap_or_default();
         for at in moments {
-            self.timers.disarm(at, key);
-        }
-        // One of them may also be the moment of something that does matter.
-        if let Some(process) = self.processes.get(&key) {
-            for at in process.deadlines() {
-                self.timers.arm(at, key);
-            }
+            // What is still due after its turn gets the next one, not this one again.
+            self.timers.arm(at.max(now + 1), key);
         }
     }
 
     fn housekeeping(&mut self, now: u64) {
         self.servers_due(now);
         self.stopping_due(now);
+        let stopping = self.stopping.as_ref().and_then(Stopping::due);
+        for at in self.servers_moments().chain(stopping).collect::<Vec<_>>() {
+            self.timers.arm_housekeeping(at.max(now + 1));
+        }
     }
 
     fn process_due(&mut self, key: u64, now: u64) {
         let Some(process) = self.processes.get_mut(&key) else { return };
         if process.launch_is_stuck(now) {
             self.give_up_launch(key);
+            self.rearm_after(key, now);
             return;
         }
         let due = process.take_end_due(now);
@@ -85,15 +104,41 @@ impl Holder {
             // A hold's time may be over: try the blocked streams again.
             None => blocked.into_iter().for_each(|index| self.record(key, index)),
         }
-        if let Some(process) = self.processes.get(&key) {
-            for at in process.deadlines() {
-                self.timers.arm(at.max(now + 1), key);
-            }
-        }
+        self.rearm_after(key, now);
     }
 }
 
 /// The two deadlines that a server can arm.
 pub(super) fn armable(cause: u8) -> Option<Cause> {
     Cause::from_u8(cause).filter(|cause| matches!(cause, Cause::TimedOut | Cause::Detached))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_that_is_set_again_and_again_takes_no_room() {
+        let mut timers = Timers::default();
+        for at in (1000..2000).chain((500..1500).rev()) {
+            timers.arm(at, 7);
+            timers.arm_housekeeping(at + 1);
+        }
+        assert_eq!((timers.by_time.len(), timers.by_key.len()), (2, 2));
+        assert_eq!(timers.timeout(100), Some(400));
+        assert_eq!(timers.take_due(499), None);
+        assert_eq!(timers.take_due(501), Some(7));
+        assert_eq!(timers.take_due(501), Some(HOUSEKEEPING));
+        assert_eq!(timers.timeout(0), None);
+    }
+
+    #[test]
+    fn never_is_no_moment() {
+        let mut timers = Timers::default();
+        timers.arm(0, 7);
+        assert_eq!(timers.timeout(0), None);
+        timers.arm(9, 7);
+        timers.disarm(7);
+        assert_eq!(timers.timeout(0), None);
+    }
 }
