@@ -13,5 +13,5 @@ pub mod wire;
 
 pub use hold::{Initial, Settings, check, hold, say};
 
-/// Process keys have at most this many bits.
-pub const KEY_BITS: u32 = 40;
+/// Process keys have at most this many bits, so that one fits into a mark and beside the kind of an event.
+pub(crate) const KEY_BITS: u32 = 40;

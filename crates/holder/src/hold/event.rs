@@ -7,6 +7,8 @@ use rustix::event::epoll;
 use rustix::fs::Timespec;
 use rustix::io::Errno;
 
+use crate::KEY_BITS;
+
 /// Who became ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
@@ -17,8 +19,12 @@ pub(super) enum Source {
     Killer,
 }
 
-/// Process keys have at most this many bits, so that one fits beside kind and index.
-pub const KEY_BITS: u32 = 40;
+/// What is asked of a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Interest {
+    pub(super) read: bool,
+    pub(super) write: bool,
+}
 
 impl Source {
     fn pack(self) -> u64 {
@@ -56,9 +62,11 @@ impl Poll {
         epoll::add(&self.0, fd, epoll::EventData::new_u64(source.pack()), epoll::EventFlags::IN)
     }
 
-    /// Also asks (or no longer asks) for writability.
-    pub(super) fn set_writable(&self, fd: impl AsFd, source: Source, wanted: bool) {
-        let flags = if wanted { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
+    /// Changes what is asked for; a hang-up is always told.
+    pub(super) fn set_interest(&self, fd: impl AsFd, source: Source, interest: Interest) {
+        let mut flags = epoll::EventFlags::empty();
+        flags.set(epoll::EventFlags::IN, interest.read);
+        flags.set(epoll::EventFlags::OUT, interest.write);
         let _ = epoll::modify(&self.0, fd, epoll::EventData::new_u64(source.pack()), flags);
     }
 

@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use super::Holder;
-use super::event::Source;
+use super::event::{Interest, Source};
 use super::say::say;
 use crate::spawn::{self, Inherited, Launch};
 use crate::wire::{self, Done, Io, Socket, Spawn, SpawnFailed, ToHolder, ToServer};
@@ -30,7 +30,7 @@ const KILL_AGAIN_MS: u64 = 1_000;
 /// Three deaths within this time are "too often".
 const OFTEN_MS: u64 = 10_000;
 const OFTEN: usize = 3;
-/// A server that does not read its answers is not given further ones to owe.
+/// A server that does not read its answers is not listened to until it has read some.
 const MAX_NOTES: usize = 4096;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +92,8 @@ pub(super) struct Server {
     notes: VecDeque<Note>,
     /// Logs with news. A set, so that a slow server costs no more than its processes.
     woken: BTreeSet<u64>,
-    waits_for_room: bool,
+    /// What the poll set is asked about its socket.
+    interest: Interest,
 }
 
 impl Server {
@@ -105,7 +106,7 @@ impl Server {
             _launch: None,
             notes: VecDeque::new(),
             woken: BTreeSet::new(),
-            waits_for_room: false,
+            interest: Interest { read: true, write: false },
         }
     }
 
@@ -119,6 +120,10 @@ impl Server {
 
     pub(super) fn owes_nothing(&self) -> bool {
         self.notes.is_empty()
+    }
+
+    fn owes_too_much(&self) -> bool {
+        self.notes.len() > MAX_NOTES
     }
 
     pub(super) fn socket_number(&self) -> i32 {
@@ -351,9 +356,11 @@ impl Holder {
         let mut servers = std::mem::take(&mut self.servers);
         for server in &mut servers {
             let blocked = self.flush(server);
-            if blocked != server.waits_for_room {
-                server.waits_for_room = blocked;
-                self.poll.set_writable(&server.socket, Source::Server { epoch: server.epoch }, blocked);
+            // The poll set would report again and again what is not going to be read.
+            let interest = Interest { read: !server.owes_too_much(), write: blocked };
+            if interest != server.interest {
+                server.interest = interest;
+                self.poll.set_interest(&server.socket, Source::Server { epoch: server.epoch }, interest);
             }
         }
         // Sending cannot add servers, but stay on the safe side.
@@ -363,24 +370,32 @@ impl Holder {
 
     /// True when the server is behind.
     fn flush(&self, server: &mut Server) -> bool {
-        while let Some(note) = server.notes.front() {
-            match self.send(server, note) {
-                Ok(()) => {
-                    server.notes.pop_front();
-                }
-                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+        match self.send_all(server) {
+            Ok(()) => false,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
+            // It has hung up, and reading will tell; nobody is left who could be owed anything.
+            Err(error) if error.raw_os_error() == Some(libc::EPIPE) => {
+                server.notes.clear();
+                server.woken.clear();
+                false
             }
+            Err(_) => false,
+        }
+    }
+
+    fn send_all(&self, server: &mut Server) -> io::Result<()> {
+        while let Some(note) = server.notes.front() {
+            self.send(server, note)?;
+            server.notes.pop_front();
         }
         while server.listens() && !server.woken.is_empty() {
             let batch: Vec<u64> = server.woken.iter().copied().take(1024).collect();
-            match server.socket.send(&ToServer::Wake(batch.clone()).encode(), &[]) {
-                Ok(()) => batch.iter().for_each(|key| {
-                    server.woken.remove(key);
-                }),
-                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            server.socket.send(&ToServer::Wake(batch.clone()).encode(), &[])?;
+            for key in &batch {
+                server.woken.remove(key);
             }
         }
-        false
+        Ok(())
     }
 
     fn send(&self, server: &Server, note: &Note) -> io::Result<()> {
@@ -401,7 +416,7 @@ impl Holder {
         // A bounded number per turn: a babbling server must not stop the recording.
         for _ in 0..64 {
             let Some(server) = self.server(epoch) else { return };
-            if server.notes.len() > MAX_NOTES {
+            if server.owes_too_much() {
                 return;
             }
             match server.socket.receive() {

@@ -17,10 +17,11 @@ use std::io;
 
 use rustix::io::Errno;
 
+use crate::KEY_BITS;
+
 /// "OLV" above 40 bits of key: below 2^63, so that programs which keep limits in a signed number can hold
 /// it too, and never RLIM_INFINITY.
 const BASE: u64 = 0x4F_4C56 << KEY_BITS;
-const KEY_BITS: u32 = 40;
 const KEY_MASK: u64 = (1 << KEY_BITS) - 1;
 
 /// The hard RLIMIT_RTTIME that stands for `key` (its low 40 bits; 0 means "no mark" and is never found).
