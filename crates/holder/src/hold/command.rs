@@ -1,5 +1,6 @@
 //! What servers ask for.
 
+use std::collections::hash_map::Entry;
 use std::os::fd::OwnedFd;
 
 use super::Holder;
@@ -122,11 +123,10 @@ impl Holder {
 
     fn record_also(&mut self, record: &Record, fd: OwnedFd) {
         let Some(stream) = Stream::from_u8(record.stream) else { return };
-        if !self.processes.contains_key(&record.key) {
+        if let Entry::Vacant(vacant) = self.processes.entry(record.key) {
             let Ok(log) = LogWriter::create(record.log_budget, wire_reserve(), Beginning::default()) else { return };
-            let mut sink = Process::new(record.key, log);
+            let sink = vacant.insert(Process::new(record.key, log));
             sink.generation = 1;
-            self.processes.insert(record.key, sink);
         }
         self.add_stream(record.key, fd, stream);
     }

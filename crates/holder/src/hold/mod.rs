@@ -3,11 +3,15 @@
 //! ```text
 //!            epoll
 //!   streams ──┐      ┌─▶ record: descriptor → log            (process.rs)
-//!   gates   ──┤      ├─▶ launched or failed                  (process.rs)
-//!   signals ──┼─loop─┼─▶ reap, shut down, upgrade            (signals.rs, shutdown.rs, upgrade.rs)
-//!   servers ──┤      ├─▶ commands of the serving server      (command.rs)
-//!   killer  ──┤      ├─▶ a tree is gone                      (process.rs)
+//!   gates   ──┤      ├─▶ launched or failed                  (launch.rs)
+//!   signals ──┼─loop─┼─▶ reap, upgrade, shut down            (signals.rs, upgrade.rs, shutdown.rs)
+//!   servers ──┤      ├─▶ packets to and fro                  (talk.rs), of which
+//!             │      │     commands of the one that serves   (command.rs)
+//!             │      │     steps from one to the next        (hand_over.rs, server.rs)
+//!   killer  ──┤      ├─▶ a tree has been signalled or ended  (command.rs)
 //!   timers  ──┘      └─▶ deadlines, blocked logs             (timer.rs)
+//!
+//!   start, or exec of the next image: state.rs ◀── freeze ── self_image.rs
 //! ```
 //!
 //! Nothing here waits: descriptors are non-blocking, scans of /proc run on the killer's thread, and what a
@@ -16,13 +20,17 @@
 mod cgroups;
 mod command;
 mod event;
+mod hand_over;
+mod launch;
 mod process;
 mod say;
 mod self_image;
 mod server;
 mod setup;
 mod shutdown;
+mod signals;
 mod state;
+mod talk;
 mod timer;
 mod upgrade;
 

@@ -1,4 +1,4 @@
-//! One held process: its streams, its log, its deadlines, and the way from launch to exit.
+//! One held process: its streams, its log, its deadlines, and the way from launch (launch.rs) to exit.
 //!
 //! ```text
 //!  spawn ─▶ launching ─gate closed─▶ running ─reaped, drained─▶ exited ─forget─▶ gone
@@ -12,16 +12,14 @@ use std::path::PathBuf;
 use super::Holder;
 use super::command::{Asker, Errand};
 use super::event::Source;
-use super::server::Note;
+use super::launch::Launching;
+use super::setup;
 use crate::clock;
 use crate::log::{Cause, LogWriter, Recorded, Stream};
-use crate::spawn::{self, Launch};
 use crate::tree::killer::{Action, Job};
-use crate::tree::{self, Root};
-use crate::wire::{Held, Spawn, SpawnFailed, SpawnStage, Spawned};
+use crate::tree::Root;
+use crate::wire::{Held, Spawned};
 
-/// A child that has not reached its exec by then is given up (a dead mount, usually).
-const STUCK_MS: u64 = 1000;
 /// What the drain of a terminal takes at most; more than its kernel buffers hold.
 const TERMINAL_DRAIN_BYTES: usize = 64 * 1024;
 
@@ -40,7 +38,7 @@ pub(super) struct Process {
     pub(super) detach_at: u64,
     /// Why it is being ended, once somebody asked for it.
     pub(super) cause: Option<Cause>,
-    launching: Option<Launching>,
+    pub(super) launching: Option<Launching>,
     /// How to find the tree where marks cannot be set (some sandboxes lack that limit).
     pub(super) unmarked: Option<Root>,
     /// `Forget` came while the tree's end was still under way.
@@ -52,18 +50,6 @@ pub(super) struct StreamEnd {
     pub(super) fd: Option<OwnedFd>,
     pub(super) stream: Stream,
     pub(super) blocked: bool,
-}
-
-struct Launching {
-    launch: Launch,
-    asker: Asker,
-    generation: u32,
-    stuck_at: u64,
-    streams: Vec<(OwnedFd, Stream)>,
-    input: Option<OwnedFd>,
-    time_limit_at: u64,
-    /// What the program finds in OUTLIVE_PROCESS_ID.
-    id: String,
 }
 
 impl Process {
@@ -146,115 +132,6 @@ impl Process {
 }
 
 impl Holder {
-    pub(super) fn spawn(&mut self, epoch: u32, spawn: Spawn) {
-        let (request, key) = (spawn.request, spawn.key);
-        if let Some(process) = self.processes.get(&key)
-            && !process.is_launching()
-            && process.generation == spawn.generation
-        {
-            // The same request again, from a server that does not know how the first one ended.
-            self.note_to(epoch, Note::Spawned { request, key });
-            return;
-        }
-        if let Err((stage, errno)) = self.try_spawn(epoch, spawn) {
-            self.note_to(epoch, Note::SpawnFailed(SpawnFailed { request, key, stage, errno }));
-        }
-    }
-
-    fn try_spawn(&mut self, epoch: u32, spawn: Spawn) -> Result<(), (SpawnStage, i32)> {
-        let prepare = |errno: rustix::io::Errno| (SpawnStage::Prepare, errno.raw_os_error());
-        let failed = |error: std::io::Error| (SpawnStage::Prepare, error.raw_os_error().unwrap_or(libc::EIO));
-        let key = spawn.key;
-        let restart = match self.processes.get(&key) {
-            None => false,
-            Some(old) if old.pid == 0 && !old.is_launching() && old.generation + 1 == spawn.generation => true,
-            Some(_) => return Err((SpawnStage::Refused, libc::EEXIST)),
-        };
-        if self.stopping.is_some() {
-            return Err((SpawnStage::Refused, libc::ESHUTDOWN));
-        }
-        let ends = spawn::prepare(&spawn.io, spawn.identity.as_ref()).map_err(prepare)?;
-        if !restart {
-            let reserve = spawn::reserve(&spawn.io);
-            let log = LogWriter::create(spawn.log_budget, reserve, spawn.log_beginning()).map_err(failed)?;
-            self.processes.insert(key, Process::new(key, log));
-        }
-        let cgroup = self.cgroup_for(key);
-        let procs = cgroup.as_deref().and_then(|path| crate::tree::cgroup::procs_fd(path).ok());
-        let launched = spawn::launch(&spawn, &ends.program, procs.as_ref().map(AsFd::as_fd), &self.inherited, true)
-            .and_then(|launch| match self.poll.add(launch.gate(), Source::Gate { key }) {
-                Ok(()) => Ok(launch),
-                Err(errno) => {
-                    // Nobody would hold it.
-                    kill(launch.pid);
-                    Err(prepare(errno))
-                }
-            });
-        let launch = match launched {
-            Ok(launch) => launch,
-            Err(error) => {
-                if let Some(path) = cgroup {
-                    self.remove_cgroup(path);
-                }
-                if !restart {
-                    self.processes.remove(&key);
-                }
-                return Err(error);
-            }
-        };
-        self.pids.insert(launch.pid, key);
-        let stuck_at = clock::boot_ms() + STUCK_MS;
-        self.timers.arm(stuck_at, key);
-        if let Some(process) = self.processes.get_mut(&key) {
-            // Without a new one the old one stays: something of the generation before still lives in it.
-            process.cgroup = cgroup.or(process.cgroup.take());
-            // A `Forget` that still waits was meant for the generation before.
-            process.forget = false;
-            process.launching = Some(Launching {
-                launch,
-                asker: Asker { epoch, request: spawn.request },
-                generation: spawn.generation,
-                stuck_at,
-                streams: ends.streams,
-                input: ends.input,
-                time_limit_at: spawn.time_limit_at,
-                id: id_of(&spawn),
-            });
-        }
-        Ok(())
-    }
-
-    /// The child has executed its program, or failed to.
-    pub(super) fn gate_closed(&mut self, key: u64) {
-        let Some(process) = self.processes.get_mut(&key) else { return };
-        let Some(launching) = process.launching.take() else { return };
-        self.poll.remove(launching.launch.gate());
-        if let Err((stage, errno)) = launching.launch.outcome() {
-            let note = SpawnFailed { request: launching.asker.request, key, stage, errno };
-            self.drop_launch(key, launching.launch.pid);
-            self.note_to(launching.asker.epoch, Note::SpawnFailed(note));
-            self.hand_over_launched(key);
-            return;
-        }
-        process.pid = launching.launch.pid;
-        process.generation = launching.generation;
-        process.started_at_ms = clock::wall_ms();
-        process.time_limit_at = launching.time_limit_at;
-        process.kill_at = 0;
-        process.detach_at = 0;
-        process.cause = None;
-        process.input = launching.input;
-        let marked = tree::mark::key_of(process.pid) == Some(key);
-        process.unmarked = (!marked).then(|| Root::of(process.pid, key, &launching.id));
-        process.log.begin_generation(launching.generation);
-        for (fd, stream) in launching.streams {
-            self.add_stream(key, fd, stream);
-        }
-        self.rearm(key);
-        self.note_to(launching.asker.epoch, Note::Spawned { request: launching.asker.request, key });
-        self.hand_over_launched(key);
-    }
-
     pub(super) fn add_stream(&mut self, key: u64, fd: OwnedFd, stream: Stream) {
         let Some(process) = self.processes.get_mut(&key) else { return };
         // Holes of ended streams are used again, so that restarts do not make the list grow.
@@ -268,29 +145,6 @@ impl Holder {
             None => process.streams.push(end),
         }
         process.count_streams();
-    }
-
-    /// Stuck before its exec: answer now; if it ever gets there, it is killed at once.
-    pub(super) fn give_up_launch(&mut self, key: u64) {
-        let Some(process) = self.processes.get_mut(&key) else { return };
-        let Some(launching) = process.launching.take() else { return };
-        self.poll.remove(launching.launch.gate());
-        let pid = launching.launch.pid;
-        // SIGKILL waits for it at the end of whatever it hangs in.
-        kill(pid);
-        let Asker { epoch, request } = launching.asker;
-        let note = SpawnFailed { request, key, stage: SpawnStage::Stuck, errno: libc::ETIMEDOUT };
-        self.drop_launch(key, pid);
-        self.note_to(epoch, Note::SpawnFailed(note));
-        self.hand_over_launched(key);
-    }
-
-    fn drop_launch(&mut self, key: u64, pid: i32) {
-        self.pids.remove(&pid);
-        let is_new = self.processes.get(&key).is_some_and(|process| process.generation == 0);
-        if is_new {
-            self.remove(key);
-        }
     }
 
     /// Moves what a descriptor has into its log.
@@ -373,6 +227,16 @@ impl Holder {
         self.forget_if_over(key);
     }
 
+    /// A KILL that nobody here sent: was it the kernel, for lack of memory?
+    pub(super) fn was_out_of_memory(&mut self, key: u64) -> bool {
+        let asked = self.processes.get(&key).is_none_or(|process| process.cause.is_some());
+        if asked {
+            return false;
+        }
+        let before = std::mem::replace(&mut self.oom_kills, setup::oom_kills());
+        self.oom_kills > before
+    }
+
     /// Ends a tree for good.
     pub(super) fn kill_tree(&mut self, key: u64, cause: Cause, asker: Option<Asker>) {
         self.signal_tree(key, Action::Kill, asker);
@@ -417,17 +281,4 @@ impl Holder {
             self.remove_cgroup(path);
         }
     }
-}
-
-/// Only for a child that has not been reaped.
-fn kill(pid: i32) {
-    if let Some(pid) = rustix::process::Pid::from_raw(pid) {
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-    }
-}
-
-fn id_of(spawn: &Spawn) -> String {
-    let prefix = format!("{}=", tree::ENVIRON_VARIABLE).into_bytes();
-    let entry = spawn.environment.iter().find_map(|entry| entry.strip_prefix(prefix.as_slice()));
-    String::from_utf8_lossy(entry.unwrap_or_default()).into_owned()
 }

@@ -9,7 +9,7 @@ use super::process::Process;
 use super::say::say;
 use super::server::{Phase, Server};
 use crate::spawn::{self, Launch};
-use crate::wire::{Io, Spawn};
+use crate::wire::Spawn;
 
 /// Put behind the holder's arguments for the dry run.
 const CHECK: &[u8] = b"--check";
@@ -63,24 +63,7 @@ impl Holder {
         let mut arguments = self.settings.holder_arguments.clone();
         // The state is its descriptor 0: everything above is closed in a child.
         arguments.extend([b"0".to_vec(), CHECK.to_vec()]);
-        let spawn = Spawn {
-            request: 0,
-            key: 0,
-            generation: 1,
-            programs: vec![self.settings.program.clone()],
-            arguments,
-            environment: super::setup::environment(),
-            cwd: Vec::new(),
-            io: Io { cols: 0, rows: 0, stdin: false },
-            identity: None,
-            limits: Vec::new(),
-            no_new_privileges: false,
-            log_budget: 0,
-            time_limit_at: 0,
-            log_start: 0,
-            log_first_mark: 0,
-            log_input: 0,
-        };
+        let spawn = Spawn::of_ours(vec![self.settings.program.clone()], arguments);
         let output = || rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3);
         let stdio = [rustix::io::fcntl_dupfd_cloexec(state, 3)?, output()?, output()?];
         let launch = spawn::launch(&spawn, &stdio, None, &self.inherited, false)

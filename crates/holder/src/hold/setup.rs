@@ -1,11 +1,14 @@
 //! Making a holder out of a fresh process: subreaper, signals, limits; and what the children get back.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::wire::Spawn;
+use crate::wire::codec::Field;
 
 /// The holder is the last that the kernel should take; children get their old score back.
 const OOM_SCORE: &str = "-900";
@@ -72,11 +75,12 @@ pub(super) fn current_umask() -> u32 {
     mask.as_raw_mode()
 }
 
-/// Our own environment, for a server.
-pub(super) fn environment() -> Vec<Vec<u8>> {
-    std::env::vars_os()
-        .map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat())
-        .collect()
+impl Spawn {
+    /// A program of our own, in our own environment: a server, or the next holder's dry run.
+    pub(super) fn of_ours(programs: Vec<Vec<u8>>, arguments: Vec<Vec<u8>>) -> Self {
+        let entry = |(name, value): (OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
+        Self { generation: 1, programs, arguments, environment: std::env::vars_os().map(entry).collect(), ..Self::absent() }
+    }
 }
 
 /// How often the kernel has killed for lack of memory, system-wide.

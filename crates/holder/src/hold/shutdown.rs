@@ -1,12 +1,14 @@
-//! Signals to the holder, reaping, and the end of everything.
+//! The end of everything.
 //!
 //! SIGTERM or SIGINT: TERM to every tree, the grace time, KILL to whatever is left, then the server, then exit 0.
 //! As PID 1 this is what an init does.
 
+use rustix::process::Signal;
+
 use super::Holder;
 use super::command::Errand;
 use super::say::say;
-use super::setup;
+use super::signals::signal;
 use crate::clock;
 use crate::log::Cause;
 use crate::tree::killer::Action;
@@ -32,47 +34,6 @@ impl Stopping {
 }
 
 impl Holder {
-    /// Reads pending signals; true when children may have ended.
-    pub(super) fn take_signals(&mut self) -> bool {
-        let mut reap = false;
-        let mut buffer = [0u8; size_of::<libc::signalfd_siginfo>() * 8];
-        while let Ok(count) = rustix::io::read(&self.signals, &mut buffer) {
-            for info in buffer[..count].chunks_exact(size_of::<libc::signalfd_siginfo>()) {
-                // ssi_signo is the first field, a u32.
-                let number = info.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes)) as i32;
-                match number {
-                    libc::SIGCHLD => reap = true,
-                    libc::SIGHUP => self.begin_upgrade(),
-                    _ => self.begin_shutdown(),
-                }
-            }
-        }
-        reap
-    }
-
-    /// Collects every child that ended: commands, servers, and orphans that came to us.
-    pub(super) fn reap(&mut self) {
-        loop {
-            let mut raw = 0;
-            // SAFETY: waitpid on any child, without blocking, writing to a local.
-            let pid = unsafe { libc::waitpid(-1, &raw mut raw, libc::WNOHANG) };
-            if pid <= 0 {
-                break;
-            }
-            let status = if libc::WIFSIGNALED(raw) {
-                Err(libc::WTERMSIG(raw) as u8)
-            } else {
-                Ok(libc::WEXITSTATUS(raw) as u8)
-            };
-            if let Some(key) = self.pids.remove(&pid) {
-                self.exited(key, status);
-            } else if let Some(position) = self.servers.iter().position(|server| server.pid == pid) {
-                self.server_gone(position, status);
-            }
-        }
-        self.stopping_due(clock::boot_ms());
-    }
-
     pub(super) fn begin_shutdown(&mut self) {
         if self.stopping.is_some() {
             return;
@@ -104,7 +65,7 @@ impl Holder {
             // One that does not die of it gets another.
             *until = now + SERVER_GRACE_MS;
             for server in &self.servers {
-                signal(server.pid, rustix::process::Signal::KILL);
+                signal(server.pid, Signal::KILL);
             }
         }
     }
@@ -122,7 +83,7 @@ impl Holder {
             stopping.server_until = Some(until);
             stopping.server_gone = self.servers.is_empty();
             for server in &self.servers {
-                signal(server.pid, rustix::process::Signal::TERM);
+                signal(server.pid, Signal::TERM);
             }
             self.timers.arm_housekeeping(until);
             self.exit_if_over();
@@ -134,28 +95,13 @@ impl Holder {
             && self.stopping.as_ref().is_some_and(|stopping| stopping.server_until.is_some() && stopping.server_gone)
         {
             let keys: Vec<u64> = self.processes.keys().copied().collect();
-            keys.into_iter().for_each(|key| self.remove(key));
+            for key in keys {
+                self.remove(key);
+            }
             if let Some(cgroups) = self.cgroups.take() {
                 let _ = cgroups.remove_base();
             }
             self.exit_code = Some(0);
         }
     }
-
-    /// A KILL that nobody here sent: was it the kernel, for lack of memory?
-    pub(super) fn was_out_of_memory(&mut self, key: u64) -> bool {
-        let asked = self.processes.get(&key).is_none_or(|process| process.cause.is_some());
-        if asked {
-            return false;
-        }
-        let before = std::mem::replace(&mut self.oom_kills, setup::oom_kills());
-        self.oom_kills > before
-    }
 }
-
-fn signal(pid: i32, signal: rustix::process::Signal) {
-    if let Some(pid) = rustix::process::Pid::from_raw(pid) {
-        let _ = rustix::process::kill_process(pid, signal);
-    }
-}
-

@@ -61,7 +61,7 @@ pub struct Launch {
     pub pid: i32,
     gate: OwnedFd,
     stage: Box<Stage>,
-    _stack: Vec<u128>,
+    stack: Vec<u128>,
 }
 
 impl Launch {
@@ -86,7 +86,7 @@ impl Drop for Launch {
         let closed = matches!(rustix::io::read(&self.gate, &mut byte), Ok(0));
         if !closed {
             // Stuck since before its exec: let the little memory go with it.
-            std::mem::forget(std::mem::take(&mut self._stack));
+            std::mem::forget(std::mem::take(&mut self.stack));
             let stage = std::mem::replace(&mut self.stage, Box::new(Stage::empty()));
             std::mem::forget(stage);
         }
@@ -204,5 +204,5 @@ pub fn launch(
         let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EAGAIN);
         return Err((SpawnStage::Clone, errno));
     }
-    Ok(Launch { pid, gate, stage, _stack: stack })
+    Ok(Launch { pid, gate, stage, stack })
 }

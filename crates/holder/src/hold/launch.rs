@@ -1,0 +1,173 @@
+//! From a `Spawn` to a running process, or to the reason why there is none.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::process::Signal;
+
+use super::Holder;
+use super::command::Asker;
+use super::event::Source;
+use super::process::Process;
+use super::server::Note;
+use super::signals::signal;
+use crate::clock;
+use crate::log::{LogWriter, Stream};
+use crate::spawn::{self, Launch};
+use crate::tree::{self, Root};
+use crate::wire::{Spawn, SpawnFailed, SpawnStage};
+
+/// A child that has not reached its exec by then is given up (a dead mount, usually).
+const STUCK_MS: u64 = 1000;
+
+/// A process whose program has not been executed yet.
+pub(super) struct Launching {
+    launch: Launch,
+    asker: Asker,
+    generation: u32,
+    pub(super) stuck_at: u64,
+    streams: Vec<(OwnedFd, Stream)>,
+    input: Option<OwnedFd>,
+    time_limit_at: u64,
+    /// What the program finds in OUTLIVE_PROCESS_ID.
+    id: String,
+}
+
+impl Holder {
+    pub(super) fn spawn(&mut self, epoch: u32, spawn: Spawn) {
+        let (request, key) = (spawn.request, spawn.key);
+        if let Some(process) = self.processes.get(&key)
+            && !process.is_launching()
+            && process.generation == spawn.generation
+        {
+            // The same request again, from a server that does not know how the first one ended.
+            self.note_to(epoch, Note::Spawned { request, key });
+            return;
+        }
+        if let Err((stage, errno)) = self.try_spawn(epoch, spawn) {
+            self.note_to(epoch, Note::SpawnFailed(SpawnFailed { request, key, stage, errno }));
+        }
+    }
+
+    fn try_spawn(&mut self, epoch: u32, spawn: Spawn) -> Result<(), (SpawnStage, i32)> {
+        let prepare = |errno: rustix::io::Errno| (SpawnStage::Prepare, errno.raw_os_error());
+        let failed = |error: std::io::Error| (SpawnStage::Prepare, error.raw_os_error().unwrap_or(libc::EIO));
+        let key = spawn.key;
+        let restart = match self.processes.get(&key) {
+            None => false,
+            Some(old) if old.pid == 0 && !old.is_launching() && old.generation + 1 == spawn.generation => true,
+            Some(_) => return Err((SpawnStage::Refused, libc::EEXIST)),
+        };
+        if self.stopping.is_some() {
+            return Err((SpawnStage::Refused, libc::ESHUTDOWN));
+        }
+        let ends = spawn::prepare(&spawn.io, spawn.identity.as_ref()).map_err(prepare)?;
+        if !restart {
+            let reserve = spawn::reserve(&spawn.io);
+            let log = LogWriter::create(spawn.log_budget, reserve, spawn.log_beginning()).map_err(failed)?;
+            self.processes.insert(key, Process::new(key, log));
+        }
+        let cgroup = self.cgroup_for(key);
+        let procs = cgroup.as_deref().and_then(|path| crate::tree::cgroup::procs_fd(path).ok());
+        let launched = spawn::launch(&spawn, &ends.program, procs.as_ref().map(AsFd::as_fd), &self.inherited, true)
+            .and_then(|launch| match self.poll.add(launch.gate(), Source::Gate { key }) {
+                Ok(()) => Ok(launch),
+                Err(errno) => {
+                    // Nobody would hold it.
+                    signal(launch.pid, Signal::KILL);
+                    Err(prepare(errno))
+                }
+            });
+        let launch = match launched {
+            Ok(launch) => launch,
+            Err(error) => {
+                if let Some(path) = cgroup {
+                    self.remove_cgroup(path);
+                }
+                if !restart {
+                    self.processes.remove(&key);
+                }
+                return Err(error);
+            }
+        };
+        self.pids.insert(launch.pid, key);
+        let stuck_at = clock::boot_ms() + STUCK_MS;
+        self.timers.arm(stuck_at, key);
+        if let Some(process) = self.processes.get_mut(&key) {
+            // Without a new one the old one stays: something of the generation before still lives in it.
+            process.cgroup = cgroup.or(process.cgroup.take());
+            // A `Forget` that still waits was meant for the generation before.
+            process.forget = false;
+            process.launching = Some(Launching {
+                launch,
+                asker: Asker { epoch, request: spawn.request },
+                generation: spawn.generation,
+                stuck_at,
+                streams: ends.streams,
+                input: ends.input,
+                time_limit_at: spawn.time_limit_at,
+                id: id_of(&spawn),
+            });
+        }
+        Ok(())
+    }
+
+    /// The child has executed its program, or failed to.
+    pub(super) fn gate_closed(&mut self, key: u64) {
+        let Some(process) = self.processes.get_mut(&key) else { return };
+        let Some(launching) = process.launching.take() else { return };
+        self.poll.remove(launching.launch.gate());
+        if let Err((stage, errno)) = launching.launch.outcome() {
+            let note = SpawnFailed { request: launching.asker.request, key, stage, errno };
+            self.drop_launch(key, launching.launch.pid);
+            self.note_to(launching.asker.epoch, Note::SpawnFailed(note));
+            self.hand_over_launched(key);
+            return;
+        }
+        process.pid = launching.launch.pid;
+        process.generation = launching.generation;
+        process.started_at_ms = clock::wall_ms();
+        process.time_limit_at = launching.time_limit_at;
+        process.kill_at = 0;
+        process.detach_at = 0;
+        process.cause = None;
+        process.input = launching.input;
+        let marked = tree::mark::key_of(process.pid) == Some(key);
+        process.unmarked = (!marked).then(|| Root::of(process.pid, key, &launching.id));
+        process.log.begin_generation(launching.generation);
+        for (fd, stream) in launching.streams {
+            self.add_stream(key, fd, stream);
+        }
+        self.rearm(key);
+        self.note_to(launching.asker.epoch, Note::Spawned { request: launching.asker.request, key });
+        self.hand_over_launched(key);
+    }
+
+    /// Stuck before its exec: answer now; if it ever gets there, it is killed at once.
+    pub(super) fn give_up_launch(&mut self, key: u64) {
+        let Some(process) = self.processes.get_mut(&key) else { return };
+        let Some(launching) = process.launching.take() else { return };
+        self.poll.remove(launching.launch.gate());
+        let pid = launching.launch.pid;
+        // SIGKILL waits for it at the end of whatever it hangs in.
+        signal(pid, Signal::KILL);
+        let Asker { epoch, request } = launching.asker;
+        let note = SpawnFailed { request, key, stage: SpawnStage::Stuck, errno: libc::ETIMEDOUT };
+        self.drop_launch(key, pid);
+        self.note_to(epoch, Note::SpawnFailed(note));
+        self.hand_over_launched(key);
+    }
+
+    fn drop_launch(&mut self, key: u64, pid: i32) {
+        self.pids.remove(&pid);
+        let is_new = self.processes.get(&key).is_some_and(|process| process.generation == 0);
+        if is_new {
+            self.remove(key);
+        }
+    }
+}
+
+fn id_of(spawn: &Spawn) -> String {
+    let prefix = format!("{}=", tree::ENVIRON_VARIABLE).into_bytes();
+    let entry = spawn.environment.iter().find_map(|entry| entry.strip_prefix(prefix.as_slice()));
+    String::from_utf8_lossy(entry.unwrap_or_default()).into_owned()
+}
