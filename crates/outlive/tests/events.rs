@@ -1,5 +1,7 @@
 //! Events and logs as streams: order, resumption, filters, ends.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 mod harness;
 
 use base64::Engine as _;

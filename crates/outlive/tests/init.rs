@@ -1,6 +1,8 @@
 //! As the first process of a container, under nohup, in the background: an init that reaps, and terminals on which
 //! job control works.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 mod harness;
 
 use std::os::unix::fs::PermissionsExt;

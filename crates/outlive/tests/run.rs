@@ -1,5 +1,7 @@
 //! One-shot runs.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 mod harness;
 
 use std::time::{Duration, Instant};

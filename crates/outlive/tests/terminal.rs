@@ -1,5 +1,7 @@
 //! Sockets: terminals and pipes, several clients, sizes, resumption, and how they end.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 mod harness;
 
 use harness::http::Http;
@@ -152,7 +154,7 @@ fn each_size_policy_with_three_clients() {
     use Step::{Come, Leave, Resize, Set, Type};
     let outlive = Outlive::start();
     // After each step: what `stty size` says inside, as columns and rows.
-    let table: [(&str, Vec<(Step, (u16, u16))>); 4] = [
+    let table = [
         ("latest", vec![
             (Come(0, 100, 30), (100, 30)),
             (Come(1, 80, 50), (100, 30)),

@@ -1,5 +1,7 @@
 //! A kill takes the whole tree, however its members tried to get away.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 mod harness;
 
 use std::collections::BTreeSet;

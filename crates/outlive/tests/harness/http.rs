@@ -61,10 +61,10 @@ impl Http {
         let mut stream = self.connect()?;
         let mut head = format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nconnection: close\r\n", self.port);
         for (name, value) in headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
+            head.extend([name, ": ", value, "\r\n"]);
         }
         if let Some(body) = body {
-            head.push_str(&format!("content-length: {}\r\n", body.len()));
+            head.extend(["content-length: ", &body.len().to_string(), "\r\n"]);
         }
         head.push_str("\r\n");
         stream.write_all(head.as_bytes())?;
@@ -202,9 +202,9 @@ impl Events {
                     return Some(event);
                 }
             } else if let Some(value) = line.strip_prefix("event: ") {
-                event.name = value.to_owned();
+                value.clone_into(&mut event.name);
             } else if let Some(value) = line.strip_prefix("id: ") {
-                event.id = value.to_owned();
+                value.clone_into(&mut event.id);
             } else if let Some(value) = line.strip_prefix("data: ") {
                 event.data.push_str(value);
             }

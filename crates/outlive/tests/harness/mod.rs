@@ -4,6 +4,7 @@
 //! [`eventually`] looks again until a fact is there, for those that no event announces.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
+#![allow(clippy::unwrap_used, reason = "a test fails that way")]
 
 pub(crate) mod http;
 pub(crate) mod proc;
