@@ -190,12 +190,12 @@ impl Holder {
         for process in self.processes.values() {
             process.log.leave_holds_of(server.epoch);
         }
-        self.end_upgrade_of(&server);
         if let Some(stopping) = &mut self.stopping {
             stopping.server_gone = true;
             self.exit_if_over();
             return;
         }
+        self.end_upgrade_of(&server);
         match server.phase {
             Phase::Retiring { done: true, .. } => self.note(Note::Say(ToServer::Alone(()))),
             Phase::Retiring { done: false, .. } => self.hand_over_to_ready(),

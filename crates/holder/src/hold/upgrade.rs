@@ -41,7 +41,15 @@ impl Holder {
         if serves && self.upgrade == Some(epoch) {
             self.upgrade = None;
             self.replace_self = true;
-            self.note(Note::Say(ToServer::Upgraded(Vec::new())));
+            self.tell_retired(b"");
+        }
+    }
+
+    /// The server that asked is the one that retired. To the new one this would look like the answer to an upgrade
+    /// that it has been asked for in the meantime.
+    fn tell_retired(&mut self, outcome: &[u8]) {
+        for server in self.servers.iter_mut().filter(|server| matches!(server.phase, Phase::Retiring { .. })) {
+            server.notes.push_back(Note::Say(ToServer::Upgraded(outcome.to_vec())));
         }
     }
 
@@ -50,7 +58,9 @@ impl Holder {
         if self.upgrade == Some(server.epoch) {
             self.upgrade = None;
             if !matches!(server.phase, Phase::Starting { .. }) {
-                say("upgrade failed: the new server ended before it served");
+                let why = "the new server ended before it served";
+                say(&format!("upgrade failed: {why}"));
+                self.tell_retired(why.as_bytes());
             }
         }
         if server.phase == Phase::Serving && std::mem::take(&mut self.replace_self) {
