@@ -4,6 +4,7 @@ use std::io;
 use std::sync::{Arc, RwLock};
 
 use outlive_holder::clock;
+use outlive_holder::log::Cause;
 use outlive_holder::wire::Welcome;
 use tokio::sync::{Notify, watch};
 
@@ -59,7 +60,7 @@ pub struct Counts {
 impl Core {
     /// Takes up what the holder handed over. Must be called inside of a runtime.
     pub fn take_over(handover: Handover) -> io::Result<Self> {
-        let Handover { link, mut kept, held, .. } = handover;
+        let Handover { link, mut kept, held, another_finishes } = handover;
         // All that are there; how many are kept is known only after the configuration has been read.
         let (journal, mut contents) = Journal::open(link.clone(), kept.remove(KEPT_AS), usize::MAX)?;
         let journal = Arc::new(journal);
@@ -79,7 +80,7 @@ impl Core {
             config: RwLock::new(config),
             ended: Notify::new(),
         });
-        adopt_all(&services, contents.records.into_values(), held);
+        adopt_all(&services, contents.records.into_values(), held, another_finishes);
         let (tell, notice) = watch::channel(Notice::default());
         let core = Self { services, notice };
         tokio::spawn(listen(core.clone(), link, tell));
@@ -268,7 +269,12 @@ pub(crate) fn request_hash(request: &impl serde::Serialize) -> u64 {
 }
 
 /// Brings records and held processes together.
-fn adopt_all(services: &Arc<Services>, records: impl Iterator<Item = Vec<u8>>, held: Vec<HeldProcess>) {
+fn adopt_all(
+    services: &Arc<Services>,
+    records: impl Iterator<Item = Vec<u8>>,
+    held: Vec<HeldProcess>,
+    another_finishes: bool,
+) {
     let mut held: std::collections::HashMap<u64, HeldProcess> =
         held.into_iter().map(|process| (process.held.key, process)).collect();
     let mut adopted = Vec::new();
@@ -286,10 +292,16 @@ fn adopt_all(services: &Arc<Services>, records: impl Iterator<Item = Vec<u8>>, h
     for process in adopted {
         process.news();
         process.maybe_restart();
+        if !another_finishes && process.is_unclaimed_run() {
+            process.promote();
+        }
     }
     for key in held.keys() {
-        // A run of a dead server: nobody can ask for its result any more. It runs to its end, within its time
-        // limit, and is forgotten then.
+        // A plain run: it lives as long as its request. That one is still being answered by the server before us,
+        // or it died with it.
+        if !another_finishes {
+            drop(services.link.end(*key, 9, 0, Cause::Killed));
+        }
         services.link.forget(*key);
     }
 }

@@ -109,6 +109,9 @@ impl Error {
             (SpawnStage::Prepare, Errno::INVAL) => {
                 spawn("nul_in_argument", "command, arguments, env and cwd must not contain NUL bytes".into())
             }
+            (SpawnStage::Identity, Errno::INVAL) => {
+                spawn("user_unknown", "the user or group number is not one that can be had".into())
+            }
             (SpawnStage::Identity, Errno::PERM) => {
                 spawn("user_not_permitted", "outlive may not switch to that user; run it as root".into())
             }

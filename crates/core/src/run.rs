@@ -133,7 +133,8 @@ impl Core {
         loop {
             let mut record = self.new_record(run.spec.clone());
             record.ephemeral = true;
-            record.detached = run.detach;
+            // Whoever may get an id for it must find it again, also at the next server.
+            record.detached = run.detach || run.yield_ms.is_some() || run.on_timeout == OnTimeout::Detach;
             record.idempotency = run.idempotency_key.as_ref().map(|key| Idempotency {
                 key: format!("run/{key}"),
                 request_hash: request_hash(&(&run.spec, &run.stdin)),
@@ -161,7 +162,10 @@ impl Core {
     async fn await_own(&self, process: Arc<Process>, cap: usize, patience: Option<u64>) -> Result<RunOutcome> {
         let mut owned = OwnRun { process: Some(Arc::clone(&process)) };
         let mut collector = Collector::new(&process, cap, Flow::Lossless)?;
-        let finished = within(patience, collector.run()).await;
+        let finished = tokio::select! {
+            finished = within(patience, collector.run()) => finished,
+            () = self.services.link.until_gone() => return Err(Error::holder_gone()),
+        };
         owned.process = None;
         if finished.is_some() {
             // The collector may have seen the exit before the process itself has.

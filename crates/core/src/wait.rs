@@ -8,6 +8,7 @@ use outlive_holder::log::Exit;
 use regex::bytes::Regex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 
 use crate::log::{Cursor, Flow, Item, Start, StreamFilter};
 use crate::observe;
@@ -15,12 +16,14 @@ use crate::process::Process;
 use crate::{Error, Result};
 
 /// A match may not reach over more than this.
-const MOST_TEXT: usize = 1 << 20;
+const MOST_TEXT: usize = 64 * 1024;
 const READ_BYTES: usize = 64 * 1024;
 /// The kernel has no event for "a port is listened on": look this often, slower with time.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 const LAST_LOOK: Duration = Duration::from_millis(250);
-const MOST_REGEX_BYTES: usize = 1 << 20;
+const MOST_REGEX_BYTES: usize = 256 * 1024;
+/// Searches at the same time; each may keep a core busy.
+static SEARCHES: Semaphore = Semaphore::const_new(4);
 
 #[derive(Clone, Debug)]
 pub enum WaitFor {
@@ -91,16 +94,19 @@ impl Process {
             .map_err(|error| Error::invalid("pattern", "a regular expression", last_line(&error.to_string())))?;
         let start = from.map_or(Start::Oldest, Start::At);
         let mut cursor = Cursor::new(self.started_log().await?, start, Flow::Live, filter);
-        let mut text = Text { start: cursor.offset(), bytes: Vec::new() };
+        let pattern = Arc::new(pattern);
+        let mut text = Text::new();
         loop {
             match cursor.next(READ_BYTES).await {
                 Item::Bytes { offset, bytes, .. } => {
                     text.push(offset, &bytes);
-                    if let Some(outcome) = text.find(&pattern) {
+                    let (rest, outcome) = text.search(&pattern).await;
+                    if let Some(outcome) = outcome {
                         return Ok(outcome);
                     }
+                    text = rest;
                 }
-                Item::Gap { to, .. } => text = Text { start: to, bytes: Vec::new() },
+                Item::Gap { .. } => text = Text::new(),
                 Item::BecameLive => {}
                 Item::Exit(exit) => {
                     self.news();
@@ -189,33 +195,91 @@ async fn http_status(target: &HttpTarget) -> Option<u16> {
     tokio::time::timeout(Duration::from_secs(5), ask).await.ok().flatten()
 }
 
-/// The latest part of the output, with its place.
+/// The latest part of the output, with the place of each piece: a filter leaves holes between them.
 struct Text {
-    start: u64,
     bytes: Vec<u8>,
+    /// Where a piece begins in `bytes`, and in the log.
+    pieces: Vec<(usize, u64)>,
+    /// One byte of what was searched is kept before it, so that `^` does not match where we cut.
+    search_from: usize,
 }
 
 impl Text {
+    fn new() -> Self {
+        Self { bytes: Vec::new(), pieces: Vec::new(), search_from: 0 }
+    }
+
     fn push(&mut self, offset: u64, bytes: &[u8]) {
-        if self.bytes.is_empty() {
-            self.start = offset;
-        }
+        self.pieces.push((self.bytes.len(), offset));
         self.bytes.extend_from_slice(bytes);
-        if self.bytes.len() > 2 * MOST_TEXT {
-            let surplus = self.bytes.len() - MOST_TEXT;
-            self.bytes.drain(..surplus);
-            self.start += surplus as u64;
-        }
+    }
+
+    /// Looks on a thread that may take its time; a costly pattern must not stop the server.
+    async fn search(mut self, pattern: &Arc<Regex>) -> (Self, Option<Outcome>) {
+        let _permit = SEARCHES.acquire().await;
+        let pattern = Arc::clone(pattern);
+        let searched = tokio::task::spawn_blocking(move || {
+            let outcome = self.find(&pattern);
+            self.forget_searched();
+            (self, outcome)
+        });
+        searched.await.unwrap_or_else(|_| (Self::new(), None))
     }
 
     fn find(&self, pattern: &Regex) -> Option<Outcome> {
-        let found = pattern.captures(&self.bytes)?;
+        let found = pattern.captures_at(&self.bytes, self.search_from)?;
         let whole = found.get(0)?;
         Some(Outcome::Matched {
-            offset: self.start + whole.start() as u64,
-            end: self.start + whole.end() as u64,
+            offset: self.offset_of(whole.start()),
+            end: self.offset_of(whole.end().saturating_sub(1)) + u64::from(!whole.is_empty()),
             text: whole.as_bytes().to_vec(),
             groups: found.iter().skip(1).map(|group| group.map(|group| group.as_bytes().to_vec())).collect(),
         })
+    }
+
+    fn offset_of(&self, position: usize) -> u64 {
+        let piece = self.pieces.partition_point(|(start, _)| *start <= position).saturating_sub(1);
+        self.pieces.get(piece).map_or(0, |(start, offset)| offset + (position - start) as u64)
+    }
+
+    /// Keeps as much as a match that is still to be completed may have.
+    fn forget_searched(&mut self) {
+        let surplus = self.bytes.len().saturating_sub(MOST_TEXT + 1);
+        if surplus == 0 {
+            return;
+        }
+        self.bytes.drain(..surplus);
+        let first = self.pieces.partition_point(|(start, _)| *start <= surplus).saturating_sub(1);
+        self.pieces.drain(..first);
+        for (start, offset) in &mut self.pieces {
+            *offset += surplus.saturating_sub(*start) as u64;
+            *start = start.saturating_sub(surplus);
+        }
+        self.search_from = 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_are_right_across_holes_and_forgotten_text() {
+        let mut text = Text::new();
+        text.push(100, b"one\n");
+        text.push(300, b"two\nTAR");
+        text.push(500, b"GET\n");
+        let pattern = Regex::new("TARGET").unwrap();
+        let Some(Outcome::Matched { offset, end, .. }) = text.find(&pattern) else { panic!("not found") };
+        assert_eq!((offset, end), (304, 503));
+        let mut long = Text::new();
+        for round in 0..40u64 {
+            long.push(round * 10_000, &[b'x'; 10_000]);
+            long.forget_searched();
+        }
+        long.push(400_000, b"needle");
+        let Some(Outcome::Matched { offset, end, .. }) = long.find(&Regex::new("needle").unwrap()) else { panic!() };
+        assert_eq!((offset, end), (400_000, 400_006));
+        assert!(long.bytes.len() <= MOST_TEXT + 10_000);
     }
 }

@@ -80,6 +80,7 @@ fn follow(http: Http, id: &str, tagged: bool, reconnects: &AtomicU64) -> (Checke
             Ok(socket) => socket,
             Err(error) => {
                 assert!(!error.contains("refused"), "a connection was refused: {error}");
+                assert!(!error.contains("410"), "what was to be read is gone: {error}");
                 reconnects.fetch_add(1, Relaxed);
                 continue;
             }
@@ -148,6 +149,8 @@ fn begin_load(outlive: &Outlive) -> Load {
             "command": "python3",
             "args": ["-c", CHATTER, stop, "0.02", number.to_string()],
             "tty": tty,
+            // Room for all of it: how long a client may stay away is another test's subject.
+            "maxLogBytes": 128 << 20,
             "tag": format!("tag-{number}"),
             "label": format!("label {number}"),
         }));

@@ -239,7 +239,7 @@ fn cut_and_back(ring: Option<u64>, acknowledge: bool) {
     let begun = Instant::now();
     read_all(&mut socket);
     assert_eq!(socket.offset, BYTES);
-    assert!(begun.elapsed() < Duration::from_secs(8), "what was left behind holds nobody up");
+    assert!(begun.elapsed() < harness::PATIENCE, "what was left behind holds nobody up");
 }
 
 #[test]

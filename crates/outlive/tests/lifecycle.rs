@@ -706,3 +706,72 @@ fn a_program_that_never_reads_delays_nobody_but_its_writer() {
         assert_eq!(writer.join().unwrap().status, 409, "a pending write ends with the process");
     });
 }
+
+#[test]
+fn output_after_the_exit_is_not_forgotten() {
+    let outlive = Outlive::start();
+    let go = outlive.dir.path().join("go");
+    let id = outlive.shell(&format!("echo a; (until [ -e {} ]; do sleep 0.01; done; echo b) &", go.display()));
+    outlive.wait_exit(&id);
+    std::fs::write(&go, "").unwrap();
+    eventually("the late line", || (outlive.info(&id)["outputEnd"] == 4).then_some(()));
+    assert_eq!(outlive.output(&id), b"a\nb\n");
+    assert_eq!(outlive.get(&format!("/v1/processes/{id}/output?from=2")).body, b"b\n");
+    let mut socket = harness::socket::Socket::connect(outlive.http(), &id, "from=0&framing=raw", false);
+    assert_eq!(socket.read_to_exit().0, b"a\nb\n");
+}
+
+#[test]
+fn a_costly_pattern_stops_nobody_else() {
+    let outlive = Outlive::start();
+    let line = "i=0; while [ $i -lt 3000 ]; do printf abbabaabab%.0s 1 2 3 4 5 6 7 8 9 10; i=$((i+1)); done; sleep 300";
+    let id = outlive.shell(line);
+    eventually("the text is there", || (outlive.info(&id)["outputEnd"].as_u64() >= Some(300_000)).then_some(()));
+    std::thread::scope(|scope| {
+        let searches: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let body = json!({ "for": "output", "pattern": "(?-u)[ab]*a[ab]{200}[^ab]", "timeoutMs": 500 });
+                    outlive.post(&format!("/v1/processes/{id}/wait"), &body)
+                })
+            })
+            .collect();
+        while searches.iter().any(|search| !search.is_finished()) {
+            assert_eq!(outlive.get("/v1/health").status, 200);
+        }
+        for search in searches {
+            assert_eq!(search.join().unwrap().json["outcome"], "timedOut");
+        }
+    });
+}
+
+#[test]
+fn a_match_in_one_stream_has_its_place_in_the_whole_log() {
+    let outlive = Outlive::start();
+    let id = outlive.shell("for i in 1 2 3; do echo out$i; sleep 0.02; echo ERR >&2; sleep 0.02; done; echo TARGET");
+    outlive.wait_exit(&id);
+    let find = |stream: &str| {
+        let body = json!({ "for": "output", "pattern": "TARGET", "stream": stream, "from": 0 });
+        outlive.post(&format!("/v1/processes/{id}/wait"), &body).json
+    };
+    assert_eq!(find("stdout")["offset"], find("combined")["offset"]);
+    assert_eq!(find("stdout")["offset"], 27);
+}
+
+#[test]
+fn a_run_that_may_be_detached_is_found_again_after_a_death() {
+    let outlive = Outlive::start();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let body = json!({ "command": "sleep", "args": ["313"], "onTimeout": "detach", "timeoutMs": 60_000 });
+            let headers = [("content-type", "application/json")];
+            let _ = outlive.http().try_send("POST", "/v1/processes/run", &headers, Some(body.to_string().as_bytes()));
+        });
+        eventually("it runs", || {
+            outlive.get("/v1/processes?all=true").json["processes"].get(0).filter(|one| one["status"] == "running").cloned()
+        });
+        outlive.kill_server();
+    });
+    let list = outlive.get("/v1/processes").json["processes"].clone();
+    assert_eq!(list[0]["status"], "running", "{list}");
+}

@@ -62,6 +62,7 @@ impl Handover {
             has_overflow: Notify::new(),
             requests: super::Requests::default(),
             gone: AtomicBool::new(false),
+            is_gone: Notify::new(),
             retired: AtomicBool::new(false),
             welcome,
         }));

@@ -52,6 +52,7 @@ struct Line {
     has_overflow: Notify,
     requests: Requests,
     gone: AtomicBool,
+    is_gone: Notify,
     retired: AtomicBool,
     welcome: Welcome,
 }
@@ -179,6 +180,15 @@ impl HolderLink {
         self.0.requests.is_empty()
     }
 
+    /// Resolves when the holder is gone: what only it can bring about will never happen.
+    pub(crate) async fn until_gone(&self) {
+        let mut gone = std::pin::pin!(self.0.is_gone.notified());
+        gone.as_mut().enable();
+        if !self.is_gone() {
+            gone.await;
+        }
+    }
+
     fn why_not(&self) -> Error {
         if self.is_gone() {
             return Error::holder_gone();
@@ -204,6 +214,7 @@ impl HolderLink {
             }
         }
         self.0.gone.store(true, SeqCst);
+        self.0.is_gone.notify_waiters();
         self.0.requests.close_all();
         tell(News::HolderGone);
     }

@@ -71,6 +71,9 @@ pub struct Cursor {
     /// How far the holder was last told that the reader has come.
     reached_at: u64,
     exit_seen: u32,
+    /// Of a process that had already exited: its exit comes after everything that was there at the beginning,
+    /// output of children that lived on included.
+    exit_from: u64,
     /// Number of the mark that covers `offset`, as far as known.
     mark: Option<u64>,
     became_live: bool,
@@ -92,6 +95,7 @@ impl Cursor {
             offset = offset.max(log.tail());
         }
         let became_live = flow == Flow::Lossless && hold.is_none();
+        let exit_from = if log.exit().is_some() { log.head() } else { 0 };
         Self {
             log,
             offset,
@@ -101,6 +105,7 @@ impl Cursor {
             held_at: offset,
             reached_at: offset,
             exit_seen: 0,
+            exit_from,
             mark: None,
             became_live,
             clean: false,
@@ -189,7 +194,7 @@ impl Cursor {
                 return Some(Item::BecameLive);
             }
             // Look at the exit before the head: what was written before it is then surely in view.
-            let exit = self.log.exit().filter(|exit| exit.offset <= self.offset);
+            let exit = self.log.exit().filter(|exit| exit.offset.max(self.exit_from) <= self.offset);
             if let Some(exit) = exit
                 && self.exit_seen != self.log.generation()
             {

@@ -140,7 +140,7 @@ impl Process {
             let kill_at = clock::boot_ms().saturating_add(grace.as_millis() as u64);
             let ending = self.services.link.end(self.key, 15, kill_at, Cause::Stopped);
             crate::hooks::reach("between_term_and_kill");
-            self.await_end(ending, wait).await;
+            self.await_end(ending, wait).await?;
         } else if self.is_over() && self.spec().restart.mode != RestartMode::Never {
             // It may only be waiting for its next start.
             self.want_stop(false);
@@ -154,19 +154,26 @@ impl Process {
             Decision::Kill => {
                 self.want_stop(false);
                 let ending = self.services.link.end(self.key, 9, 0, Cause::Killed);
-                self.await_end(ending, wait).await;
-                Ok(())
+                self.await_end(ending, wait).await
             }
             _ => Ok(()),
         }
     }
 
-    pub(super) async fn await_end(&self, ending: Ending, wait: Duration) {
+    pub(super) async fn await_end(&self, ending: Ending, wait: Duration) -> Result<()> {
         let both = async {
-            let _ = ending.carried_out().await;
-            self.until_exited().await;
+            ending.carried_out().await?;
+            self.exited_or_gone().await
         };
-        let _ = tokio::time::timeout(wait, both).await;
+        tokio::time::timeout(wait, both).await.unwrap_or(Ok(()))
+    }
+
+    /// Waits for the exit, which without a holder nobody would ever hear of.
+    async fn exited_or_gone(&self) -> Result<()> {
+        tokio::select! {
+            _ = self.until_exited() => Ok(()),
+            () = self.services.link.until_gone() => Err(Error::holder_gone()),
+        }
     }
 
     pub(super) fn want_stop(&self, restart: bool) {
@@ -184,13 +191,16 @@ impl Process {
                 self.want_stop(true);
                 let kill_at = clock::boot_ms().saturating_add(grace.as_millis() as u64);
                 drop(self.services.link.end(self.key, 15, kill_at, Cause::Stopped));
-                self.until(|process| {
+                let settled = self.until(|process| {
                     let inner = lock(&process.inner);
                     let next_runs = inner.record.generation > generation && !matches!(inner.phase, Phase::Starting);
                     (next_runs || inner.removed || !inner.record.restart_wanted && matches!(inner.phase, Phase::Exited(_)))
                         .then_some(())
-                })
-                .await;
+                });
+                tokio::select! {
+                    () = settled => {}
+                    () = self.services.link.until_gone() => return Err(Error::holder_gone()),
+                }
                 let inner = lock(&self.inner);
                 if inner.removed {
                     return Err(Error::not_found(&self.id));
@@ -219,11 +229,12 @@ impl Process {
             match self.settled(Command::Delete { force }).await? {
                 Decision::KillThenRemove => {
                     self.kill(Duration::from_secs(60)).await?;
-                    self.until_exited().await;
+                    self.exited_or_gone().await?;
                 }
                 Decision::Remove if force && self.is_over() => {
-                    // Its command has ended, but its children may live.
-                    self.kill(Duration::from_secs(60)).await?;
+                    // Its command has ended, but its children may live. Not waiting for an exit: somebody may be
+                    // starting it again this very moment.
+                    let _ = self.services.link.end(self.key, 9, 0, Cause::Killed).carried_out().await;
                 }
                 _ => {}
             }

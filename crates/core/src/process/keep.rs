@@ -97,6 +97,12 @@ impl Process {
         }
     }
 
+    /// A run that somebody may be told the id of, but nobody holds a key to.
+    pub(crate) fn is_unclaimed_run(&self) -> bool {
+        let inner = lock(&self.inner);
+        inner.record.ephemeral && inner.record.detached && inner.record.idempotency.is_none()
+    }
+
     /// A run that has turned out to be longer becomes an ordinary process.
     pub(crate) fn promote(&self) {
         let mut inner = lock(&self.inner);

@@ -131,8 +131,8 @@ fn pieces(reading: Reading) -> impl Stream<Item = io::Result<Bytes>> {
                 Item::BecameLive => {}
                 Item::Exit(_) => {
                     reading.process.news();
-                    reading.cursor.close();
-                    return None;
+                    // What children wrote after the exit and is there now belongs to the answer too.
+                    reading.until = reading.until.min(reading.cursor.log().head());
                 }
             }
         }

@@ -85,18 +85,22 @@ async fn serve(line: OwnedFd) -> io::Result<()> {
     let mut stop = signal(SignalKind::terminate())?;
     // Not ours to act on: the terminal's signals are for programs.
     let mut ignored = (signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?);
+    let mut alone = false;
     let linger = loop {
         tokio::select! {
             _ = stop.recv() => break STOP_WITHIN,
-            retire = notice.wait_for(|notice| notice.retire) => {
-                if retire.is_ok() {
-                    tracing::info!("another server takes over");
-                    for task in &accepting {
-                        task.abort();
-                    }
-                    core.retire().await;
-                    break LINGER;
+            retire = notice.wait_for(|notice| notice.retire), if !alone => {
+                if retire.is_err() {
+                    // The holder is gone, so nobody will ever ask us to retire.
+                    alone = true;
+                    continue;
                 }
+                tracing::info!("another server takes over");
+                for task in &accepting {
+                    task.abort();
+                }
+                core.retire().await;
+                break LINGER;
             }
             _ = ignored.0.recv() => {}
             _ = ignored.1.recv() => {}
