@@ -17,20 +17,9 @@ pub(crate) fn run(repo: &Repo, arguments: &[&str]) -> Result<ExitCode> {
         eprintln!("there are no benchmarks yet: no package in bench/");
         return Ok(ExitCode::from(EXIT_USAGE));
     }
-    run::check(
-        &mut repo.cargo(["build", "--release", "--package", "outlive"]),
-        BUILD_LIMIT,
-    )?;
-    let mut bench = repo.cargo([
-        "run",
-        "--release",
-        "--manifest-path",
-        "bench/Cargo.toml",
-        "--",
-    ]);
-    bench
-        .args(arguments)
-        .env("OUTLIVE_BIN", repo.target("release/outlive"));
+    run::check(&mut repo.cargo(["build", "--release", "--package", "outlive"]), BUILD_LIMIT)?;
+    let mut bench = repo.cargo(["run", "--release", "--manifest-path", "bench/Cargo.toml", "--"]);
+    bench.args(arguments).env("OUTLIVE_BIN", repo.target("release/outlive"));
     run::check(&mut bench, BENCH_LIMIT)?;
     Ok(ExitCode::SUCCESS)
 }

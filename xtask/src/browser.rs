@@ -21,8 +21,6 @@ pub(crate) fn stage(repo: &Repo) -> Result<Tally> {
     let folder = repo.path("web");
     conformance::set_up(&folder)?;
     let mut suite = Command::new("npm");
-    suite
-        .args(["run", "--silent", "test:browser", "--"])
-        .current_dir(folder);
+    suite.args(["run", "--silent", "test:browser", "--"]).current_dir(folder);
     conformance::against_server(repo, suite)
 }

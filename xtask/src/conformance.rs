@@ -28,18 +28,10 @@ pub(crate) fn stage(repo: &Repo) -> Result<Tally> {
     }
     let mut total = Tally::default();
     for folder in suites {
-        let name = folder
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         println!("--- {name}");
-        let mut tally =
-            run_suite(repo, &folder).unwrap_or_else(|error| Tally::failed(error.to_string()));
-        println!(
-            "--- {name}: {} passed, {} failed",
-            tally.passed, tally.failed
-        );
+        let mut tally = run_suite(repo, &folder).unwrap_or_else(|error| Tally::failed(error.to_string()));
+        println!("--- {name}: {} passed, {} failed", tally.passed, tally.failed);
         for note in &mut tally.notes {
             *note = format!("{name}: {note}");
         }
@@ -90,16 +82,8 @@ fn discover(conformance: &Path) -> Result<Vec<PathBuf>> {
 
 fn entry(folder: &Path) -> Result<Command> {
     let python = folder.join(".venv/bin/python");
-    let python = if python.is_file() {
-        python
-    } else {
-        PathBuf::from("python3")
-    };
-    let runners = [
-        ("run.mjs", Path::new("node")),
-        ("run.py", &python),
-        ("run.sh", Path::new("bash")),
-    ];
+    let python = if python.is_file() { python } else { PathBuf::from("python3") };
+    let runners = [("run.mjs", Path::new("node")), ("run.py", &python), ("run.sh", Path::new("bash"))];
     for (file, program) in runners {
         if folder.join(file).is_file() {
             let mut command = Command::new(program);
@@ -116,8 +100,7 @@ pub(crate) fn set_up(folder: &Path) -> Result<()> {
     if lock.is_file() {
         installed_once(&lock, &folder.join("node_modules"), || {
             let mut npm = Command::new("npm");
-            npm.args(["ci", "--no-audit", "--no-fund"])
-                .current_dir(folder);
+            npm.args(["ci", "--no-audit", "--no-fund"]).current_dir(folder);
             run::check(&mut npm, SETUP_LIMIT)
         })?;
     }
@@ -129,14 +112,7 @@ pub(crate) fn set_up(folder: &Path) -> Result<()> {
             make.args(["-m", "venv", "--clear"]).arg(&environment);
             run::check(&mut make, SETUP_LIMIT)?;
             let mut pip = Command::new(environment.join("bin/python"));
-            pip.args([
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-                "-r",
-            ]);
+            pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]);
             run::check(pip.arg(&lock), SETUP_LIMIT)
         })?;
     }
@@ -170,10 +146,7 @@ mod tests {
         }
         fs::write(scratch.path().join("README.md"), "").unwrap();
         let found = discover(scratch.path()).unwrap();
-        assert_eq!(
-            found,
-            [scratch.path().join("docker"), scratch.path().join("e2b")]
-        );
+        assert_eq!(found, [scratch.path().join("docker"), scratch.path().join("e2b")]);
         assert!(discover(&scratch.path().join("none")).unwrap().is_empty());
     }
 

@@ -29,18 +29,13 @@ pub(crate) fn stage(repo: &Repo, quick: bool) -> Result<Tally> {
     let tool = match find(repo) {
         Some(tool) => tool,
         None if quick => {
-            return Ok(Tally::skipped(
-                "cargo-deny is not there; a run without --quick installs it",
-            ));
+            return Ok(Tally::skipped("cargo-deny is not there; a run without --quick installs it"));
         }
         None => install(repo)?,
     };
     let mut tally = check(repo, &tool, &["bans", "licenses", "sources"]);
     let mut fetch = repo.command(&tool);
-    fetch
-        .args(["fetch", "db"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    fetch.args(["fetch", "db"]).stdout(Stdio::null()).stderr(Stdio::null());
     if run::check(&mut fetch, FETCH_LIMIT).is_ok() {
         tally += check(repo, &tool, &["advisories"]);
         return Ok(tally);
@@ -59,23 +54,12 @@ fn check(repo: &Repo, tool: &PathBuf, what: &[&str]) -> Tally {
 
 fn find(repo: &Repo) -> Option<PathBuf> {
     let own = installed(repo);
-    if own.is_file() {
-        Some(own)
-    } else {
-        repo::in_path("cargo-deny")
-    }
+    if own.is_file() { Some(own) } else { repo::in_path("cargo-deny") }
 }
 
 fn install(repo: &Repo) -> Result<PathBuf> {
     println!("installing cargo-deny {VERSION}, which takes some minutes once");
-    let mut cargo = repo.cargo([
-        "install",
-        "cargo-deny",
-        "--version",
-        VERSION,
-        "--locked",
-        "--quiet",
-    ]);
+    let mut cargo = repo.cargo(["install", "cargo-deny", "--version", VERSION, "--locked", "--quiet"]);
     cargo.arg("--root").arg(repo.target("tools"));
     // Builds in a temporary folder of its own then, which cargo removes.
     cargo.env_remove("CARGO_TARGET_DIR");

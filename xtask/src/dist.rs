@@ -25,20 +25,11 @@ const STATIC: &str = "-C target-feature=+crt-static -C relocation-model=static";
 /// Builds, copies to `dist/outlive` and says what came out.
 pub(crate) fn build(repo: &Repo) -> Result<PathBuf> {
     let triple = host_triple(repo)?;
-    let mut cargo = repo.cargo([
-        "build",
-        "--release",
-        "--package",
-        "outlive",
-        "--target",
-        &triple,
-    ]);
+    let mut cargo = repo.cargo(["build", "--release", "--package", "outlive", "--target", &triple]);
     // By target, so that build scripts and procedural macros, which run on the host, stay dynamic.
     // The general variables would win over it.
     cargo.env(rustflags_variable(&triple), STATIC);
-    cargo
-        .env_remove("RUSTFLAGS")
-        .env_remove("CARGO_ENCODED_RUSTFLAGS");
+    cargo.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
     run::check(&mut cargo, BUILD_LIMIT)?;
 
     let binary = repo.path("dist/outlive");
@@ -70,10 +61,7 @@ fn run_alone(binary: &Path) -> Result<String> {
         // A user namespace in which we may change the root.
         command.args(["--map-root-user", "chroot"]);
     }
-    let version = run::output(
-        command.arg(root.path()).args(["/outlive", "--version"]),
-        SHORT_LIMIT,
-    )?;
+    let version = run::output(command.arg(root.path()).args(["/outlive", "--version"]), SHORT_LIMIT)?;
     if version.starts_with("outlive ") {
         Ok(version)
     } else {
@@ -111,9 +99,6 @@ mod tests {
 
     #[test]
     fn the_variable_is_spelled_as_cargo_reads_it() {
-        assert_eq!(
-            rustflags_variable("x86_64-unknown-linux-gnu"),
-            "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS"
-        );
+        assert_eq!(rustflags_variable("x86_64-unknown-linux-gnu"), "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS");
     }
 }

@@ -14,9 +14,7 @@ pub(crate) fn interpreter(file: &[u8]) -> Result<Option<String>> {
     let entry_size = header.number(0x36, 2)?;
     let entries = header.number(0x38, 2)?;
     for index in 0..entries {
-        let entry = table
-            .checked_add(index * entry_size)
-            .ok_or("program header out of range")?;
+        let entry = table.checked_add(index * entry_size).ok_or("program header out of range")?;
         if header.number(entry, 4)? == PT_INTERP {
             let offset = header.number(entry + 8, 8)?;
             let size = header.number(entry + 32, 8)?;
@@ -36,10 +34,7 @@ struct File<'a> {
 impl<'a> File<'a> {
     fn new(bytes: &'a [u8]) -> Result<Self> {
         match bytes {
-            [0x7f, b'E', b'L', b'F', 2, order @ (1 | 2), ..] => Ok(Self {
-                bytes,
-                little_endian: *order == 1,
-            }),
+            [0x7f, b'E', b'L', b'F', 2, order @ (1 | 2), ..] => Ok(Self { bytes, little_endian: *order == 1 }),
             [0x7f, b'E', b'L', b'F', ..] => Err("not a 64-bit ELF file".into()),
             _ => Err("not an ELF file".into()),
         }
@@ -55,11 +50,7 @@ impl<'a> File<'a> {
     fn number(&self, offset: u64, width: u64) -> Result<u64> {
         let digits = self.bytes(offset, width)?.iter();
         let join = |value: u64, digit: &u8| value << 8 | u64::from(*digit);
-        Ok(if self.little_endian {
-            digits.rev().fold(0, join)
-        } else {
-            digits.fold(0, join)
-        })
+        Ok(if self.little_endian { digits.rev().fold(0, join) } else { digits.fold(0, join) })
     }
 }
 
@@ -88,10 +79,7 @@ mod tests {
 
     #[test]
     fn the_loader_is_found_wherever_it_stands() {
-        assert_eq!(
-            interpreter(&sample(3)).unwrap().as_deref(),
-            Some("/lib/ld.so")
-        );
+        assert_eq!(interpreter(&sample(3)).unwrap().as_deref(), Some("/lib/ld.so"));
     }
 
     #[test]
@@ -103,10 +91,7 @@ mod tests {
     fn every_truncation_is_an_error_and_never_a_static_file() {
         let file = sample(3);
         for length in 0..file.len() {
-            assert!(
-                interpreter(&file[..length]).is_err(),
-                "{length} bytes were accepted"
-            );
+            assert!(interpreter(&file[..length]).is_err(), "{length} bytes were accepted");
         }
     }
 

@@ -6,10 +6,7 @@
 //!
 //! `main` reads the command line, `stages` runs the checks one after the other, and every other
 //! module knows one subject: a stage, a file format, or how to start a process and surely end it.
-#![allow(
-    clippy::print_stdout,
-    reason = "a command line tool for developers: printing is its job"
-)]
+#![allow(clippy::print_stdout, reason = "a command line tool for developers: printing is its job")]
 
 mod bench;
 mod browser;
@@ -73,9 +70,7 @@ fn dispatch(repo: &Repo, command: &str, rest: &[&str]) -> Result<ExitCode> {
             Err(error) => Ok(refuse(&error.to_string())),
         },
         "bench" => bench::run(repo, rest),
-        "dist" | "openapi" if !rest.is_empty() => {
-            Ok(refuse(&format!("`{command}` takes no arguments")))
-        }
+        "dist" | "openapi" if !rest.is_empty() => Ok(refuse(&format!("`{command}` takes no arguments"))),
         "dist" => dist::build(repo).map(|_| ExitCode::SUCCESS),
         "openapi" => openapi::write(repo).map(|()| ExitCode::SUCCESS),
         "help" | "--help" | "-h" => {

@@ -14,14 +14,8 @@ use crate::stages::BUILD_LIMIT;
 const PRINT_LIMIT: Duration = Duration::from_secs(30);
 
 pub(crate) fn write(repo: &Repo) -> Result<()> {
-    run::check(
-        &mut repo.cargo(["build", "--package", "outlive"]),
-        BUILD_LIMIT,
-    )?;
-    let text = run::output(
-        repo.command(repo.debug_binary()).arg("openapi"),
-        PRINT_LIMIT,
-    )?;
+    run::check(&mut repo.cargo(["build", "--package", "outlive"]), BUILD_LIMIT)?;
+    let text = run::output(repo.command(repo.debug_binary()).arg("openapi"), PRINT_LIMIT)?;
     if !text.trim_start().starts_with('{') {
         return Err("`outlive openapi` printed no JSON object".into());
     }

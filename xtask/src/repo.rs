@@ -16,12 +16,9 @@ pub(crate) struct Repo {
 impl Repo {
     pub(crate) fn find() -> Result<Self> {
         // cargo sets the variable when it runs us; the compiled-in value serves a direct call.
-        let xtask = env::var_os("CARGO_MANIFEST_DIR")
-            .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-        let root = xtask
-            .parent()
-            .ok_or("the xtask folder has no parent")?
-            .to_path_buf();
+        let xtask =
+            env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+        let root = xtask.parent().ok_or("the xtask folder has no parent")?.to_path_buf();
         let target = match env::var_os("CARGO_TARGET_DIR") {
             Some(chosen) => env::current_dir()?.join(chosen),
             None => root.join("target"),
@@ -47,9 +44,7 @@ impl Repo {
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = self.command(cargo);
         // The folder may have been given relative to where the developer stands.
-        command
-            .args(arguments)
-            .env("CARGO_TARGET_DIR", &self.target);
+        command.args(arguments).env("CARGO_TARGET_DIR", &self.target);
         command
     }
 
@@ -63,7 +58,5 @@ impl Repo {
 /// Looks a program up the way a shell would.
 pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
     let folders = env::var_os("PATH")?;
-    env::split_paths(&folders)
-        .map(|folder| folder.join(program))
-        .find(|candidate| candidate.is_file())
+    env::split_paths(&folders).map(|folder| folder.join(program)).find(|candidate| candidate.is_file())
 }

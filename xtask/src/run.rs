@@ -73,11 +73,7 @@ fn collect(command: &mut Command, limit: Duration, show: bool) -> Result<Finishe
         if let Some(status) = running.poll()? {
             let until = *linger_until.get_or_insert_with(|| Instant::now() + LINGER);
             if !open || Instant::now() >= until {
-                return Ok(Finished {
-                    status,
-                    lines,
-                    left_behind: open,
-                });
+                return Ok(Finished { status, lines, left_behind: open });
             }
         } else if Instant::now() >= deadline {
             // Dropping it kills the tree.
@@ -93,10 +89,7 @@ fn read_lines(stdout: ChildStdout) -> Receiver<String> {
     thread::spawn(move || {
         for line in BufReader::new(stdout).split(b'\n') {
             let Ok(line) = line else { break };
-            if send
-                .send(String::from_utf8_lossy(&line).into_owned())
-                .is_err()
-            {
+            if send.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
                 break;
             }
         }
@@ -111,11 +104,7 @@ fn over_time(command: &Command, limit: Duration) -> Box<dyn std::error::Error> {
 /// The command for a message: program and arguments, the program without its folder.
 fn line(command: &Command) -> String {
     let program = std::path::Path::new(command.get_program());
-    let mut text = program
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
+    let mut text = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     for argument in command.get_args() {
         text.push(' ');
         text.push_str(&argument.to_string_lossy());
@@ -161,9 +150,7 @@ mod tests {
 
     #[test]
     fn a_command_over_its_time_is_killed_and_named() {
-        let error = check(&mut shell("sleep 600"), TICK)
-            .unwrap_err()
-            .to_string();
+        let error = check(&mut shell("sleep 600"), TICK).unwrap_err().to_string();
         assert!(error.contains("`sh -c sleep 600` was killed"), "{error}");
         assert!(output(&mut shell("sleep 600"), TICK).is_err());
     }

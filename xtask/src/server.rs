@@ -41,19 +41,10 @@ impl Server {
         let scratch = Scratch::new()?;
         let state = scratch.path().join("state");
         // Into a file and not a pipe: nobody has to read it, and what it starts may keep it.
-        let log = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(log_of(&scratch))?;
+        let log = OpenOptions::new().create(true).append(true).open(log_of(&scratch))?;
         let mut command = Command::new(binary);
         command
-            .args([
-                "serve",
-                "--listen",
-                "127.0.0.1:0",
-                "--no-token",
-                "--state-dir",
-            ])
+            .args(["serve", "--listen", "127.0.0.1:0", "--no-token", "--state-dir"])
             .arg(&state)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
@@ -66,11 +57,7 @@ impl Server {
         }
         let mut running = Running::start(&mut command)?;
         let url = wait_for_announcement(&mut running, &scratch)?;
-        Ok(Self {
-            running,
-            url,
-            scratch,
-        })
+        Ok(Self { running, url, scratch })
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -113,10 +100,7 @@ fn wait_for_announcement(running: &mut Running, scratch: &Scratch) -> Result<Str
         let problem = match status {
             Some(status) => format!("the server ended with {status} before it listened"),
             None if Instant::now() >= deadline => {
-                format!(
-                    "the server did not say `{ANNOUNCEMENT}…` within {} s",
-                    START_LIMIT.as_secs()
-                )
+                format!("the server did not say `{ANNOUNCEMENT}…` within {} s", START_LIMIT.as_secs())
             }
             None => {
                 thread::sleep(TICK);
@@ -132,9 +116,7 @@ fn wait_for_announcement(running: &mut Running, scratch: &Scratch) -> Result<Str
 fn announced(log: &str) -> Option<String> {
     let complete = &log[..=log.rfind('\n')?];
     let (_, after) = complete.split_once(ANNOUNCEMENT)?;
-    let address = after
-        .split(|c: char| c.is_whitespace() || c.is_control() || c == '/')
-        .next()?;
+    let address = after.split(|c: char| c.is_whitespace() || c.is_control() || c == '/').next()?;
     Some(format!("http://{address}"))
 }
 
@@ -146,9 +128,7 @@ fn tail(scratch: &Scratch) -> String {
     let log = fs::read(log_of(scratch)).unwrap_or_default();
     let log = String::from_utf8_lossy(&log);
     let skip = log.lines().count().saturating_sub(LOG_LINES);
-    log.lines()
-        .skip(skip)
-        .fold(String::new(), |text, line| text + line + "\n")
+    log.lines().skip(skip).fold(String::new(), |text, line| text + line + "\n")
 }
 
 #[cfg(test)]
@@ -161,10 +141,7 @@ mod tests {
         // By another process: a file that we hold open for writing while a parallel test forks
         // could not be executed.
         let status = Command::new("sh")
-            .args([
-                "-c",
-                r#"printf '#!/bin/sh\n%s\n' "$1" >"$0" && chmod +x "$0""#,
-            ])
+            .args(["-c", r#"printf '#!/bin/sh\n%s\n' "$1" >"$0" && chmod +x "$0""#])
             .args([path.as_os_str(), script.as_ref()])
             .status();
         assert!(status.unwrap().success());
@@ -206,10 +183,7 @@ mod tests {
     #[test]
     fn a_server_that_dies_at_once_is_not_waited_for() {
         let scratch = Scratch::new().unwrap();
-        let error = start(&scratch, "echo broken >&2; exit 7")
-            .err()
-            .unwrap()
-            .to_string();
+        let error = start(&scratch, "echo broken >&2; exit 7").err().unwrap().to_string();
         assert!(error.contains("before it listened"), "{error}");
     }
 }

@@ -27,54 +27,22 @@ struct Stage {
 }
 
 const STAGES: &[Stage] = &[
-    stage("format", false, true, |repo, _| {
-        cargo(repo, &["fmt", "--all", "--check"])
-    }),
+    stage("format", false, true, |repo, _| cargo(repo, &["fmt", "--all", "--check"])),
     stage("clippy", false, true, |repo, _| {
-        cargo(
-            repo,
-            &[
-                "clippy",
-                "--workspace",
-                "--all-targets",
-                "--",
-                "-D",
-                "warnings",
-            ],
-        )
+        cargo(repo, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
     }),
-    stage(BUILD, false, true, |repo, _| {
-        cargo(repo, &["build", "--workspace"])
-    }),
+    stage(BUILD, false, true, |repo, _| cargo(repo, &["build", "--workspace"])),
     stage("deny", false, true, deny::stage),
     stage("unit", false, true, |repo, _| suites::unit(repo)),
-    stage("integration", true, true, |repo, _| {
-        suites::integration(repo)
-    }),
+    stage("integration", true, true, |repo, _| suites::integration(repo)),
     stage("crash", true, false, |repo, _| suites::crash(repo)),
     stage("dist", true, true, |repo, _| dist::stage(repo)),
-    stage("conformance", true, false, |repo, _| {
-        conformance::stage(repo)
-    }),
-    Stage {
-        exists: browser::exists,
-        ..stage("browser", true, false, |repo, _| browser::stage(repo))
-    },
+    stage("conformance", true, false, |repo, _| conformance::stage(repo)),
+    Stage { exists: browser::exists, ..stage("browser", true, false, |repo, _| browser::stage(repo)) },
 ];
 
-const fn stage(
-    name: &'static str,
-    needs_binary: bool,
-    quick: bool,
-    run: fn(&Repo, bool) -> Result<Tally>,
-) -> Stage {
-    Stage {
-        name,
-        needs_binary,
-        quick,
-        exists: |_| true,
-        run,
-    }
+const fn stage(name: &'static str, needs_binary: bool, quick: bool, run: fn(&Repo, bool) -> Result<Tally>) -> Stage {
+    Stage { name, needs_binary, quick, exists: |_| true, run }
 }
 
 fn cargo(repo: &Repo, arguments: &[&str]) -> Result<Tally> {
@@ -106,9 +74,7 @@ impl Choice {
     /// Naming a stage that needs the binary brings the build along.
     fn wants(&self, stage: &Stage) -> bool {
         let needed = |other: &Stage| other.needs_binary && self.names(other);
-        self.only.is_empty()
-            || self.names(stage)
-            || (stage.name == BUILD && STAGES.iter().any(needed))
+        self.only.is_empty() || self.names(stage) || (stage.name == BUILD && STAGES.iter().any(needed))
     }
 
     fn names(&self, stage: &Stage) -> bool {
@@ -143,18 +109,8 @@ pub(crate) fn run(repo: &Repo, choice: &Choice) -> ExitCode {
         } else {
             (stage.run)(repo, choice.quick).unwrap_or_else(|error| Tally::failed(error.to_string()))
         };
-        let row = Row {
-            name: stage.name,
-            tally,
-            time: started.elapsed(),
-        };
-        println!(
-            "=== {}: {}, {}{}",
-            row.name,
-            row.tally.word(),
-            seconds(row.time),
-            remarks(&row.tally)
-        );
+        let row = Row { name: stage.name, tally, time: started.elapsed() };
+        println!("=== {}: {}, {}{}", row.name, row.tally.word(), seconds(row.time), remarks(&row.tally));
         if stage.name == BUILD && row.tally.failed > 0 {
             binary_is_there = false;
         }
@@ -164,10 +120,7 @@ pub(crate) fn run(repo: &Repo, choice: &Choice) -> ExitCode {
 }
 
 fn summarize(rows: &[Row], time: Duration) -> ExitCode {
-    println!(
-        "\n{:<12} {:>7} {:>7} {:>10}",
-        "stage", "passed", "failed", "time"
-    );
+    println!("\n{:<12} {:>7} {:>7} {:>10}", "stage", "passed", "failed", "time");
     let mut total = Tally::default();
     for Row { name, tally, time } in rows {
         let (passed, failed) = if tally.skipped {
@@ -175,27 +128,13 @@ fn summarize(rows: &[Row], time: Duration) -> ExitCode {
         } else {
             (tally.passed.to_string(), tally.failed.to_string())
         };
-        println!(
-            "{name:<12} {passed:>7} {failed:>7} {:>10}{}",
-            seconds(*time),
-            remarks(tally)
-        );
+        println!("{name:<12} {passed:>7} {failed:>7} {:>10}{}", seconds(*time), remarks(tally));
         total += tally.clone();
     }
-    println!(
-        "{:<12} {:>7} {:>7} {:>10}",
-        "all",
-        total.passed,
-        total.failed,
-        seconds(time)
-    );
+    println!("{:<12} {:>7} {:>7} {:>10}", "all", total.passed, total.failed, seconds(time));
     println!("\n{} passed, {} failed", total.passed, total.failed);
     // A run in which everything was skipped has shown nothing.
-    if total.failed == 0 && total.passed > 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if total.failed == 0 && total.passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn seconds(time: Duration) -> String {
@@ -203,11 +142,7 @@ fn seconds(time: Duration) -> String {
 }
 
 fn remarks(tally: &Tally) -> String {
-    if tally.notes.is_empty() {
-        String::new()
-    } else {
-        format!("  {}", tally.notes.join("; "))
-    }
+    if tally.notes.is_empty() { String::new() } else { format!("  {}", tally.notes.join("; ")) }
 }
 
 #[cfg(test)]
@@ -215,17 +150,12 @@ mod tests {
     use super::*;
 
     fn wanted(choice: &Choice) -> Vec<&'static str> {
-        let wanted = STAGES
-            .iter()
-            .filter(|stage| choice.wants(stage) && !choice.leaves_out(stage));
+        let wanted = STAGES.iter().filter(|stage| choice.wants(stage) && !choice.leaves_out(stage));
         wanted.map(|stage| stage.name).collect()
     }
 
     fn only(names: &[&str], quick: bool) -> Choice {
-        let mut choice = Choice {
-            quick,
-            ..Choice::default()
-        };
+        let mut choice = Choice { quick, ..Choice::default() };
         for name in names {
             choice.add_only(name).unwrap();
         }

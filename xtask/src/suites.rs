@@ -33,18 +33,11 @@ pub(crate) fn crash(repo: &Repo) -> Result<Tally> {
 
 fn files(repo: &Repo, belongs: fn(&str) -> bool) -> Result<Tally> {
     let names = discover(&repo.path("crates"))?;
-    let chosen: Vec<&str> = names
-        .iter()
-        .map(String::as_str)
-        .filter(|name| belongs(name))
-        .collect();
+    let chosen: Vec<&str> = names.iter().map(String::as_str).filter(|name| belongs(name)).collect();
     if chosen.is_empty() {
         return Ok(Tally::skipped("there are no such test files"));
     }
-    let arguments: Vec<&str> = chosen
-        .into_iter()
-        .flat_map(|name| ["--test", name])
-        .collect();
+    let arguments: Vec<&str> = chosen.into_iter().flat_map(|name| ["--test", name]).collect();
     test(repo, &arguments)
 }
 
@@ -64,8 +57,7 @@ fn discover(crates: &Path) -> Result<BTreeSet<String>> {
         }
         for item in fs::read_dir(folder)? {
             let path = item?.path();
-            let is_test = path.extension().is_some_and(|extension| extension == "rs")
-                || path.join("main.rs").is_file();
+            let is_test = path.extension().is_some_and(|extension| extension == "rs") || path.join("main.rs").is_file();
             if let (true, Some(name)) = (is_test, path.file_stem().and_then(|name| name.to_str())) {
                 names.insert(name.to_owned());
             }
@@ -86,12 +78,7 @@ mod tests {
         fs::create_dir_all(tests.join("harness")).unwrap();
         fs::create_dir_all(tests.join("crash_kill")).unwrap();
         fs::create_dir_all(scratch.path().join("two/src")).unwrap();
-        for file in [
-            "http.rs",
-            "README.md",
-            "harness/mod.rs",
-            "crash_kill/main.rs",
-        ] {
+        for file in ["http.rs", "README.md", "harness/mod.rs", "crash_kill/main.rs"] {
             fs::write(tests.join(file), "").unwrap();
         }
         let names: Vec<String> = discover(scratch.path()).unwrap().into_iter().collect();

@@ -19,27 +19,16 @@ pub(crate) struct Tally {
 impl Tally {
     /// For a stage that has no count of its own.
     pub(crate) fn passed() -> Self {
-        Self {
-            passed: 1,
-            ..Self::default()
-        }
+        Self { passed: 1, ..Self::default() }
     }
 
     pub(crate) fn failed(why: impl Into<String>) -> Self {
-        Self {
-            failed: 1,
-            ..Self::default()
-        }
-        .note(why)
+        Self { failed: 1, ..Self::default() }.note(why)
     }
 
     /// Neither passed nor failed: nothing was checked, and the table says so.
     pub(crate) fn skipped(why: impl Into<String>) -> Self {
-        Self {
-            skipped: true,
-            ..Self::default()
-        }
-        .note(format!("skipped: {}", why.into()))
+        Self { skipped: true, ..Self::default() }.note(format!("skipped: {}", why.into()))
     }
 
     #[must_use]
@@ -60,10 +49,7 @@ impl Tally {
     pub(crate) fn of_cargo_test(finished: &Finished) -> Self {
         let mut tally = Self::default();
         let mut ignored = 0;
-        let results = finished
-            .lines
-            .iter()
-            .filter(|line| line.starts_with("test result: "));
+        let results = finished.lines.iter().filter(|line| line.starts_with("test result: "));
         for line in results {
             tally.passed += number_before(line, " passed;").unwrap_or(0);
             tally.failed += number_before(line, " failed;").unwrap_or(0);
@@ -80,11 +66,7 @@ impl Tally {
 
     /// Reads the last line of a suite: `N passed, M failed`.
     pub(crate) fn of_suite(finished: &Finished) -> Self {
-        let last = finished
-            .lines
-            .iter()
-            .rev()
-            .find(|line| !line.trim().is_empty());
+        let last = finished.lines.iter().rev().find(|line| !line.trim().is_empty());
         let Some(tally) = last.and_then(|line| Self::of_line(line)) else {
             return Self::failed("its last line is not `N passed, M failed`");
         };
@@ -94,11 +76,7 @@ impl Tally {
     fn of_line(line: &str) -> Option<Self> {
         let (passed, rest) = line.trim().split_once(" passed, ")?;
         let failed = rest.strip_suffix(" failed")?;
-        Some(Self {
-            passed: passed.parse().ok()?,
-            failed: failed.parse().ok()?,
-            ..Self::default()
-        })
+        Some(Self { passed: passed.parse().ok()?, failed: failed.parse().ok()?, ..Self::default() })
     }
 
     /// The exit status has the last word: a compile error or an abort prints no count.
@@ -175,30 +153,18 @@ test result: FAILED. 12 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out;
     fn a_suite_is_read_by_its_last_line() {
         let text = "ok one\nnot ok two\n3 passed, 0 failed\n12 passed, 1 failed\n\n";
         assert_eq!(counts(&Tally::of_suite(&finished(1, text))), (12, 1));
-        assert_eq!(
-            counts(&Tally::of_suite(&finished(0, "7 passed, 0 failed"))),
-            (7, 0)
-        );
+        assert_eq!(counts(&Tally::of_suite(&finished(0, "7 passed, 0 failed"))), (7, 0));
     }
 
     #[test]
     fn a_suite_that_says_nothing_or_checks_nothing_fails() {
-        for text in [
-            "",
-            "done",
-            "7 passed",
-            "x passed, 0 failed",
-            "0 passed, 0 failed",
-        ] {
+        for text in ["", "done", "7 passed", "x passed, 0 failed", "0 passed, 0 failed"] {
             assert_eq!(Tally::of_suite(&finished(0, text)).failed, 1, "{text:?}");
         }
     }
 
     #[test]
     fn a_suite_with_a_bad_exit_code_fails_whatever_it_counts() {
-        assert_eq!(
-            counts(&Tally::of_suite(&finished(1, "7 passed, 0 failed"))),
-            (7, 1)
-        );
+        assert_eq!(counts(&Tally::of_suite(&finished(1, "7 passed, 0 failed"))), (7, 1));
     }
 }

@@ -56,11 +56,7 @@ impl Entry {
         let parent = fields.next()?.parse().ok()?;
         // Field 22 of the line; we have taken up to field 4.
         let birth = fields.nth(17)?.parse().ok()?;
-        Some(Self {
-            id: Identity { pid, birth },
-            parent,
-            state,
-        })
+        Some(Self { id: Identity { pid, birth }, parent, state })
     }
 
     fn is_dead(&self) -> bool {
@@ -73,10 +69,8 @@ pub(crate) fn descendants(root: u32) -> Vec<Identity> {
     let Ok(folder) = fs::read_dir("/proc") else {
         return Vec::new();
     };
-    let all: Vec<Entry> = folder
-        .filter_map(|item| item.ok()?.file_name().to_str()?.parse().ok())
-        .filter_map(Entry::read)
-        .collect();
+    let all: Vec<Entry> =
+        folder.filter_map(|item| item.ok()?.file_name().to_str()?.parse().ok()).filter_map(Entry::read).collect();
 
     let mut found = Vec::new();
     let mut parents = vec![root];
@@ -105,19 +99,12 @@ pub(crate) fn wait_until_gone(mut waiting: Vec<Identity>, limit: Duration) -> Ve
 
 /// Sends to each that is still the process we saw. One that ends meanwhile is no error.
 pub(crate) fn signal(name: &str, targets: &[Identity]) {
-    let pids: Vec<String> = targets
-        .iter()
-        .filter(|target| target.is_alive())
-        .map(|target| target.pid.to_string())
-        .collect();
+    let pids: Vec<String> =
+        targets.iter().filter(|target| target.is_alive()).map(|target| target.pid.to_string()).collect();
     if pids.is_empty() {
         return;
     }
-    let sent = Command::new("sh")
-        .args(["-c", r#"kill -s "$0" "$@""#, name])
-        .args(pids)
-        .stderr(Stdio::null())
-        .status();
+    let sent = Command::new("sh").args(["-c", r#"kill -s "$0" "$@""#, name]).args(pids).stderr(Stdio::null()).status();
     if let Err(error) = sent {
         eprintln!("warning: cannot send SIG{name}: {error}");
     }
@@ -133,10 +120,7 @@ impl Running {
     pub(crate) fn start(command: &mut Command) -> Result<Self> {
         let program = command.get_program().to_string_lossy().into_owned();
         match command.spawn() {
-            Ok(child) => Ok(Self {
-                child,
-                status: None,
-            }),
+            Ok(child) => Ok(Self { child, status: None }),
             Err(error) => Err(format!("cannot start `{program}`: {error}").into()),
         }
     }

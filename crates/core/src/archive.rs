@@ -219,10 +219,12 @@ mod tests {
     fn print(writer: &LogWriter, chunks: &[Chunk], seed: &mut u8) {
         let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).unwrap();
         for (size, stream) in chunks {
-            let bytes: Vec<u8> = (0..*size).map(|_| {
-                *seed = seed.wrapping_mul(13).wrapping_add(7);
-                *seed
-            }).collect();
+            let bytes: Vec<u8> = (0..*size)
+                .map(|_| {
+                    *seed = seed.wrapping_mul(13).wrapping_add(7);
+                    *seed
+                })
+                .collect();
             rustix::io::write(&write, &bytes).unwrap();
             writer.record(read.as_fd(), *stream);
         }
@@ -241,7 +243,13 @@ mod tests {
     }
 
     /// Everything a cursor comes upon; a ring splits bytes where it wraps, so pieces are put together.
-    fn items(log: &Arc<Log>, start: Start, flow: Flow, filter: StreamFilter, most: usize) -> Vec<(u64, String, Vec<u8>)> {
+    fn items(
+        log: &Arc<Log>,
+        start: Start,
+        flow: Flow,
+        filter: StreamFilter,
+        most: usize,
+    ) -> Vec<(u64, String, Vec<u8>)> {
         let mut cursor = Cursor::new(Arc::clone(log), start, flow, filter);
         let mut all: Vec<(u64, String, Vec<u8>)> = Vec::new();
         while let Some(item) = cursor.try_next(most) {

@@ -8,6 +8,7 @@ use outlive_holder::log::Cause;
 use outlive_holder::wire::Welcome;
 use tokio::sync::{Notify, watch};
 
+use crate::Result;
 use crate::archive::Archive;
 use crate::config::{Config, ProcessConfig};
 use crate::events::{Events, Follower};
@@ -17,7 +18,6 @@ use crate::journal::{Journal, KEPT_AS};
 use crate::process::{Idempotency, IfTagExists, Process, Record, Spec};
 use crate::services::{CONFIG, PROCESS_CONFIG, Services};
 use crate::table::{Reserved, Table};
-use crate::Result;
 
 /// What the surface around the core must act on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -110,10 +110,10 @@ impl Core {
     /// Makes a process, and starts it unless it is only to be reserved. True: it is new.
     pub async fn create(&self, create: Create) -> Result<(Arc<Process>, bool)> {
         create.spec.check()?;
-        let idempotency = create.idempotency_key.as_ref().map(|key| Idempotency {
-            key: format!("start/{key}"),
-            request_hash: request_hash(&create.spec),
-        });
+        let idempotency = create
+            .idempotency_key
+            .as_ref()
+            .map(|key| Idempotency { key: format!("start/{key}"), request_hash: request_hash(&create.spec) });
         loop {
             let mut record = self.new_record(create.spec.clone());
             record.reserved = !create.start;
@@ -132,7 +132,8 @@ impl Core {
                     // The one who was first may still be starting it, or fail to.
                     let there = process
                         .until(|process| {
-                            let starts = create.start && process.info().started_at_ms.is_none() && !process.is_reserved();
+                            let starts =
+                                create.start && process.info().started_at_ms.is_none() && !process.is_reserved();
                             (process.is_removed() || !starts).then(|| !process.is_removed())
                         })
                         .await;
@@ -259,7 +260,6 @@ impl Core {
         self.services.journal.close();
         self.services.link.retired();
     }
-
 }
 
 /// FNV-1a: the next server may be built by another compiler and must come to the same number.
@@ -327,4 +327,3 @@ async fn listen(core: Core, link: HolderLink, tell: watch::Sender<Notice>) {
     })
     .await;
 }
-

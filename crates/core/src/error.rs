@@ -92,17 +92,23 @@ impl Error {
             (SpawnStage::Cwd, Errno::NOENT | Errno::NOTDIR) => {
                 spawn("cwd_not_found", format!("the working folder {cwd} does not exist"))
             }
-            (SpawnStage::Cwd, _) => spawn("cwd_not_accessible", format!("cannot enter the working folder {cwd}: {why}")),
-            (SpawnStage::Exec, Errno::NOENT | Errno::NAMETOOLONG | Errno::LOOP) => spawn(
-                "command_not_found",
-                format!("{command}: command not found; give a path, or set PATH in env"),
-            ),
+            (SpawnStage::Cwd, _) => {
+                spawn("cwd_not_accessible", format!("cannot enter the working folder {cwd}: {why}"))
+            }
+            (SpawnStage::Exec, Errno::NOENT | Errno::NAMETOOLONG | Errno::LOOP) => {
+                spawn("command_not_found", format!("{command}: command not found; give a path, or set PATH in env"))
+            }
             (
                 SpawnStage::Exec,
-                Errno::ACCESS | Errno::NOEXEC | Errno::ISDIR | Errno::NOTDIR | Errno::PERM | Errno::TXTBSY | Errno::LIBBAD | Errno::INVAL,
-            ) => {
-                spawn("not_executable", format!("{command} cannot be executed: {why}"))
-            }
+                Errno::ACCESS
+                | Errno::NOEXEC
+                | Errno::ISDIR
+                | Errno::NOTDIR
+                | Errno::PERM
+                | Errno::TXTBSY
+                | Errno::LIBBAD
+                | Errno::INVAL,
+            ) => spawn("not_executable", format!("{command} cannot be executed: {why}")),
             (SpawnStage::Exec, Errno::TOOBIG) => {
                 spawn("args_too_long", "arguments and environment are longer than the system allows".into())
             }
@@ -117,7 +123,9 @@ impl Error {
             }
             (SpawnStage::Stuck, _) => Self::Exhausted {
                 code: "spawn_stuck",
-                message: format!("{command} has been stuck before its start for over a second; is {cwd} on a hung mount?"),
+                message: format!(
+                    "{command} has been stuck before its start for over a second; is {cwd} on a hung mount?"
+                ),
             },
             (SpawnStage::Refused, Errno::SHUTDOWN) => {
                 Self::Unavailable { code: "shutting_down", message: "outlive is stopping".into() }

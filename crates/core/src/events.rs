@@ -87,7 +87,9 @@ struct Ring {
 pub enum Next {
     Event(Arc<Event>),
     /// Events before this number are gone.
-    Reset { next: u64 },
+    Reset {
+        next: u64,
+    },
 }
 
 impl Events {

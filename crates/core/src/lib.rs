@@ -28,8 +28,8 @@ mod id;
 mod journal;
 pub mod log;
 pub mod observe;
-pub mod process;
 mod polled;
+pub mod process;
 mod retention;
 mod run;
 mod services;
@@ -39,7 +39,7 @@ mod wait;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use self::core::{Core, Create, Counts, Notice};
+pub use self::core::{Core, Counts, Create, Notice};
 pub use error::{Error, Result};
 pub use holder_link::Handover;
 pub use run::{Run, RunOutcome, RunResult};

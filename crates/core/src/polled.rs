@@ -18,5 +18,5 @@ impl SteadyFd for Arc<OwnedFd> {}
 
 pub(crate) fn poll<T: SteadyFd>(owner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
     // SAFETY: `SteadyFd` is implemented only for types that own one open descriptor until they are dropped.
-    Ok(unsafe { AsyncFd::register_with_interest(owner, interest) }.map_err(io::Error::from)?)
+    unsafe { AsyncFd::register_with_interest(owner, interest) }.map_err(io::Error::from)
 }

@@ -41,7 +41,10 @@ pub struct Run {
 pub enum RunOutcome {
     Finished(Arc<RunResult>),
     /// It goes on as a process; this is what it had printed.
-    StillRunning { process: Arc<Process>, so_far: Arc<RunResult> },
+    StillRunning {
+        process: Arc<Process>,
+        so_far: Arc<RunResult>,
+    },
 }
 
 #[derive(Clone, Debug, Default)]

@@ -20,6 +20,7 @@ pub(crate) struct Table {
 }
 
 #[derive(Default)]
+#[expect(clippy::struct_field_names, reason = "each is named by what it is looked up by")]
 struct Maps {
     /// Ids sort by birth.
     by_id: BTreeMap<String, Arc<Process>>,

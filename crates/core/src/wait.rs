@@ -29,11 +29,19 @@ static SEARCHES: Semaphore = Semaphore::const_new(4);
 pub enum WaitFor {
     Exit,
     /// A match in the output from an offset on (default: the oldest byte).
-    Output { pattern: String, from: Option<u64>, filter: StreamFilter },
+    Output {
+        pattern: String,
+        from: Option<u64>,
+        filter: StreamFilter,
+    },
     /// No output for this long.
-    Silence { ms: u64 },
+    Silence {
+        ms: u64,
+    },
     /// Somebody of the tree listens on this port, or on any.
-    Port { port: Option<u16> },
+    Port {
+        port: Option<u16>,
+    },
     /// A server of the tree answers with this status (default: any below 500).
     Http(HttpTarget),
 }

@@ -81,23 +81,57 @@ struct Left {
 
 #[derive(Clone, Debug)]
 enum Op {
-    Print { stream: usize, count: usize },
-    Record { stream: usize },
+    Print {
+        stream: usize,
+        count: usize,
+    },
+    Record {
+        stream: usize,
+    },
     /// Prints and records until so much has gone through, or a hold stops it.
-    Flood { stream: usize, count: usize },
+    Flood {
+        stream: usize,
+        count: usize,
+    },
     /// As many chunks of a few bytes.
-    Trickle { chunks: usize, size: usize },
-    Drain { stream: usize, most: usize },
+    Trickle {
+        chunks: usize,
+        size: usize,
+    },
+    Drain {
+        stream: usize,
+        most: usize,
+    },
     /// A record after everybody's time is over.
-    RecordMuchLater { stream: usize },
-    Attach { lossless: bool, part: u8 },
-    Read { reader: usize, most: usize },
-    ReadAll { reader: usize },
-    Advance { reader: usize, lag: u64 },
-    Leave { reader: usize },
+    RecordMuchLater {
+        stream: usize,
+    },
+    Attach {
+        lossless: bool,
+        part: u8,
+    },
+    Read {
+        reader: usize,
+        most: usize,
+    },
+    ReadAll {
+        reader: usize,
+    },
+    Advance {
+        reader: usize,
+        lag: u64,
+    },
+    Leave {
+        reader: usize,
+    },
     /// Comes back for what it was given last.
-    Return { left: usize, back: u64 },
-    Close { reader: usize },
+    Return {
+        left: usize,
+        back: u64,
+    },
+    Close {
+        reader: usize,
+    },
     ServerDies,
     ReopenReader,
     AdoptWriter,
@@ -374,13 +408,17 @@ impl World {
                 let (dead, living) = self.readers.drain(..).partition(|reader| reader.epoch == self.epoch);
                 self.readers = living;
                 let dead: Vec<Reader> = dead;
-                self.left.extend(dead.into_iter().filter_map(|reader| {
-                    reader.hold.map(|(token, held)| Left { token, held, offset: reader.offset })
-                }));
+                self.left.extend(
+                    dead.into_iter().filter_map(|reader| {
+                        reader.hold.map(|(token, held)| Left { token, held, offset: reader.offset })
+                    }),
+                );
                 self.epoch += 1;
             }
             Op::ReopenReader => self.reader = self.reader.try_clone().unwrap(),
-            Op::AdoptWriter => self.writer = LogWriter::adopt(self.writer.file().try_clone_to_owned().unwrap()).unwrap(),
+            Op::AdoptWriter => {
+                self.writer = LogWriter::adopt(self.writer.file().try_clone_to_owned().unwrap()).unwrap();
+            }
         }
         self.check();
     }
@@ -464,7 +502,9 @@ impl Bell {
     fn wait_after(&self, count: u64, who: &str) {
         let rings = self.rings();
         let limit = Duration::from_secs(5);
-        let (_rings, timeout) = self.changed.wait_timeout_while(rings, limit, |rings| *rings == count)
+        let (_rings, timeout) = self
+            .changed
+            .wait_timeout_while(rings, limit, |rings| *rings == count)
             .unwrap_or_else(PoisonError::into_inner);
         assert!(!timeout.timed_out(), "{who}: nobody rang");
     }
@@ -568,12 +608,15 @@ fn hopping(shared: &Shared, dies: bool) -> u64 {
             let (next, gap) = step(&log, offset, &mut room);
             assert!(!gap, "held bytes are gone: {offset}..{next}");
             offset = next;
-            assert!(log.advance_hold(token, wanted, offset).is_some_and(|resume| {
-                if resume {
-                    shared.resumed.ring();
-                }
-                true
-            }), "voided at once");
+            assert!(
+                log.advance_hold(token, wanted, offset).is_some_and(|resume| {
+                    if resume {
+                        shared.resumed.ring();
+                    }
+                    true
+                }),
+                "voided at once"
+            );
         }
         if dies && hops % 3 == 0 {
             // Dies, and another one comes back for the rest.
@@ -610,7 +653,11 @@ fn live(shared: &Shared, piece: usize) -> (u64, u64) {
             }
             sleep_at_head(shared, &log, offset);
         }
-        if gap { missed += next - offset } else { read += next - offset }
+        if gap {
+            missed += next - offset;
+        } else {
+            read += next - offset;
+        }
         offset = next;
     }
 }
@@ -674,14 +721,24 @@ fn readers_on_other_threads_see_every_byte_or_are_told() {
         while shared.serial.load(SeqCst) < 3 || !(1..3).all(|serial| log.holds(Token::new(1, serial))) {
             std::thread::yield_now();
         }
-        let live: Vec<_> = [1_000, 40_000].into_iter().map(|piece| scope.spawn({
-            let shared = &shared;
-            move || live(shared, piece)
-        })).collect();
-        let hopping: Vec<_> = [true, false].into_iter().map(|dies| scope.spawn({
-            let shared = &shared;
-            move || hopping(shared, dies)
-        })).collect();
+        let live: Vec<_> = [1_000, 40_000]
+            .into_iter()
+            .map(|piece| {
+                scope.spawn({
+                    let shared = &shared;
+                    move || live(shared, piece)
+                })
+            })
+            .collect();
+        let hopping: Vec<_> = [true, false]
+            .into_iter()
+            .map(|dies| {
+                scope.spawn({
+                    let shared = &shared;
+                    move || hopping(shared, dies)
+                })
+            })
+            .collect();
         let writing = scope.spawn(|| {
             write(&shared, &writer, TOTAL);
             shared.over.store(true, SeqCst);

@@ -39,7 +39,6 @@ pub(crate) fn publish(dir: &Path, port: u16, local: &Local) -> io::Result<()> {
     std::fs::rename(fresh, path)
 }
 
-
 /// The server to talk to: the one at the usual port, else the one started last.
 pub(crate) fn find(dir: &Path) -> Option<Local> {
     check_owner(dir).ok()?;

@@ -8,9 +8,9 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use crate::local::{self, Local};
 use clap::Args;
 use outlive_holder::{Initial, Settings};
-use crate::local::{self, Local};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 /// Connections that may wait while a server is being replaced or restarted.
@@ -62,7 +62,9 @@ fn become_holder(options: &Options, state_dir: Option<&Path>) -> Result<Never, (
         .map_err(|error| (1, format!("cannot listen on {address}: {error}; is another outlive running there?")))?;
     let address = listener.local_addr().map_err(|error| (1, format!("cannot listen: {error}")))?;
     if !address.ip().is_loopback() && !options.no_token {
-        let message = format!("{address} is not a loopback address: whoever reaches it could run commands; say --no-token if that is meant");
+        let message = format!(
+            "{address} is not a loopback address: whoever reaches it could run commands; say --no-token if that is meant"
+        );
         return Err((2, message));
     }
     let program = std::env::current_exe().unwrap_or_else(|_| std::env::args_os().next().unwrap_or_default().into());
@@ -92,7 +94,8 @@ fn announce(address: SocketAddr, state_dir: Option<&Path>) {
     let local = Local { url, holder_pid: std::process::id(), started_at_ms: outlive_holder::clock::wall_ms() };
     let dir = local::state_dir(state_dir);
     if let Err(error) = local::publish(&dir, address.port(), &local) {
-        let _ = writeln!(io::stderr(), "outlive: the CLI will need --url, {} cannot be written: {error}", dir.display());
+        let _ =
+            writeln!(io::stderr(), "outlive: the CLI will need --url, {} cannot be written: {error}", dir.display());
     }
     let _ = writeln!(io::stdout(), "listening on {}", local.url);
 }
@@ -103,7 +106,8 @@ fn resolve(text: &str) -> io::Result<SocketAddr> {
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+    let socket =
+        rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
     rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
     rustix::net::bind(&socket, &address)?;
     rustix::net::listen(&socket, BACKLOG)?;
@@ -120,9 +124,8 @@ fn ensure_standard_streams() -> io::Result<()> {
         );
         match null {
             Ok(fd) if fd.as_raw_fd() < 3 => std::mem::forget(fd),
-            Ok(_) => return Ok(()),
-            // An empty chroot: the streams are open already, or there is nothing to open.
-            Err(rustix::io::Errno::NOENT) => return Ok(()),
+            // Not found in an empty chroot: the streams are open already, or there is nothing to open.
+            Ok(_) | Err(rustix::io::Errno::NOENT) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
     }

@@ -83,7 +83,13 @@ enum Ended {
 }
 
 /// Serves one client until it, the process or this server ends.
-pub(crate) async fn serve<S: Speech>(app: App, process: Arc<Process>, speech: S, mut cursor: Cursor, socket: WebSocket) {
+pub(crate) async fn serve<S: Speech>(
+    app: App,
+    process: Arc<Process>,
+    speech: S,
+    mut cursor: Cursor,
+    socket: WebSocket,
+) {
     let (sink, mut stream) = socket.split();
     let (replies, queue) = mpsc::channel(MAX_REPLIES);
     let mut writer = Writer { app: &app, process: &process, speech: &speech, sink, queue, asked: Asked::default() };

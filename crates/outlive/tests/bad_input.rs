@@ -19,7 +19,10 @@ fn assert_problem(answer: &Answer, status: u16, code: &str, what: &str) {
     assert_eq!((answer.status, answer.code()), (status, code), "{what}: {}", answer.text());
     assert_eq!(answer.header("content-type"), Some("application/problem+json"), "{what}");
     let problem = &answer.json;
-    assert!(problem["type"].as_str().is_some_and(|kind| kind.starts_with("urn:sandbox-agent:error:")), "{what}: {problem}");
+    assert!(
+        problem["type"].as_str().is_some_and(|kind| kind.starts_with("urn:sandbox-agent:error:")),
+        "{what}: {problem}"
+    );
     assert_eq!(problem["status"], status, "{what}");
     for key in ["title", "detail"] {
         assert!(problem[key].as_str().is_some_and(|text| !text.is_empty()), "{what}: no {key} in {problem}");
@@ -161,7 +164,12 @@ fn query_values_that_make_no_sense_are_answered_with_the_field() {
     for (method, path, code, field, got) in table {
         let answer = send(&outlive, method, &path, None);
         assert_problem(&answer, 400, code, &path);
-        assert_eq!((answer.json["field"].as_str(), answer.json["got"].as_str()), (Some(field), Some(got)), "{}", answer.text());
+        assert_eq!(
+            (answer.json["field"].as_str(), answer.json["got"].as_str()),
+            (Some(field), Some(got)),
+            "{}",
+            answer.text()
+        );
         assert!(answer.json["expected"].as_str().is_some_and(|text| !text.is_empty()), "{}", answer.text());
     }
     let answer = outlive.http().send("GET", &on("/logs"), &[("last-event-id", "x")], None);
@@ -202,7 +210,15 @@ fn a_body_needs_the_right_content_type() {
 #[test]
 fn unknown_paths_and_wrong_methods_are_said_so() {
     let outlive = Outlive::start();
-    for path in ["/nope", "/v1", "/v1/nope", "/v1/processes/", "/v2/processes", "/v1/processes/proc_1/nope", "/v1/../etc/passwd"] {
+    for path in [
+        "/nope",
+        "/v1",
+        "/v1/nope",
+        "/v1/processes/",
+        "/v2/processes",
+        "/v1/processes/proc_1/nope",
+        "/v1/../etc/passwd",
+    ] {
         let answer = outlive.get(path);
         assert_problem(&answer, 404, "unknown_path", path);
         assert_eq!(answer.json["title"], "Not Found");
@@ -249,7 +265,8 @@ fn a_body_over_2_mib_is_refused() {
     let outlive = Outlive::start();
     let body = format!(r#"{{"command":"true","label":"{}"}}"#, "x".repeat(3 << 20));
     for path in ["/v1/processes", "/v1/processes/run"] {
-        let common = format!("POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n");
+        let common =
+            format!("POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n");
         let known = send_raw(&outlive, &format!("{common}content-length: {}\r\n\r\n", body.len()), body.as_bytes());
         let chunk = [format!("{:x}\r\n", body.len()).as_bytes(), body.as_bytes(), b"\r\n0\r\n\r\n"].concat();
         let chunked = send_raw(&outlive, &format!("{common}transfer-encoding: chunked\r\n\r\n"), &chunk);
@@ -262,9 +279,11 @@ fn a_body_over_2_mib_is_refused() {
     assert_eq!(listed(&outlive), json!([]));
     // Input has its own, smaller limit.
     let id = outlive.shell("cat >/dev/null");
-    let answer = outlive.post(&format!("/v1/processes/{id}/input"), &json!({ "data": "x".repeat(65_537), "encoding": "utf8" }));
+    let answer =
+        outlive.post(&format!("/v1/processes/{id}/input"), &json!({ "data": "x".repeat(65_537), "encoding": "utf8" }));
     assert_problem(&answer, 413, "input_too_large", "input");
-    let answer = outlive.post(&format!("/v1/processes/{id}/input"), &json!({ "data": "x".repeat(65_536), "encoding": "utf8" }));
+    let answer =
+        outlive.post(&format!("/v1/processes/{id}/input"), &json!({ "data": "x".repeat(65_536), "encoding": "utf8" }));
     assert_eq!(answer.json, json!({ "bytesWritten": 65_536 }));
 }
 
@@ -418,7 +437,10 @@ fn spawn_failures_are_400_with_their_code_and_leave_nothing() {
     // A reserved one that cannot be started stays reserved, and can be removed.
     let id = outlive.start_process(json!({ "command": "/nonexistent/program", "start": false, "tag": "later" }));
     assert_problem(&outlive.post("/v1/processes/tag:later/start", &json!({})), 400, "command_not_found", "start");
-    assert_eq!((outlive.info(&id)["status"].as_str(), outlive.info(&id)["generation"].as_u64()), (Some("created"), Some(0)));
+    assert_eq!(
+        (outlive.info(&id)["status"].as_str(), outlive.info(&id)["generation"].as_u64()),
+        (Some("created"), Some(0))
+    );
     assert_eq!(outlive.delete(&format!("/v1/processes/{id}")).status, 204);
     // Neither a tag nor a key nor a slot is lost with a start that failed.
     let mut config = outlive.get("/v1/processes/config").json;
@@ -459,10 +481,16 @@ fn the_largest_numbers_do_no_harm() {
     let wait = |body: Value| outlive.post(&format!("/v1/processes/{over}/wait"), &body);
     assert_eq!(wait(json!({ "timeoutMs": MOST })).json["outcome"], "exited");
     assert_eq!(wait(json!({ "for": "silence", "silenceMs": MOST, "timeoutMs": MOST })).json["outcome"], "exited");
-    assert_eq!(wait(json!({ "for": "output", "pattern": "x", "from": MOST, "timeoutMs": MOST })).json["outcome"], "exited");
-    let run = outlive.post("/v1/processes/run", &json!({
-        "command": "true", "timeoutMs": MOST, "yieldMs": MOST, "maxOutputBytes": MOST, "onTimeout": "detach",
-    }));
+    assert_eq!(
+        wait(json!({ "for": "output", "pattern": "x", "from": MOST, "timeoutMs": MOST })).json["outcome"],
+        "exited"
+    );
+    let run = outlive.post(
+        "/v1/processes/run",
+        &json!({
+            "command": "true", "timeoutMs": MOST, "yieldMs": MOST, "maxOutputBytes": MOST, "onTimeout": "detach",
+        }),
+    );
     assert_eq!(run.json["exitCode"], 0, "{}", run.text());
     let stop = outlive.http().send("POST", &format!("/v1/processes/{id}/stop?graceMs={MOST}&waitMs={MOST}"), &[], None);
     assert_eq!((stop.status, stop.json["status"].as_str()), (200, Some("exited")), "{}", stop.text());
@@ -498,7 +526,10 @@ fn random_bodies_never_kill_the_server() {
     outlive.wait_exit(&over);
     let mut random = Random(0x5eed_0123_4567_89ab);
     let paths = ["start", "signal", "wait", "input", "resize"].map(|rest| format!("/v1/processes/{over}/{rest}"));
-    let paths = ["/v1/processes", "/v1/processes/run", "/v1/processes/config", "/v1/config"].into_iter().map(str::to_owned).chain(paths.into_iter().skip(1));
+    let paths = ["/v1/processes", "/v1/processes/run", "/v1/processes/config", "/v1/config"]
+        .into_iter()
+        .map(str::to_owned)
+        .chain(paths.into_iter().skip(1));
     for path in paths {
         for _ in 0..60 {
             let answer = outlive.http().send("POST", &path, JSON, Some(&random.bytes(200)));
@@ -508,8 +539,14 @@ fn random_bodies_never_kill_the_server() {
     }
     // Almost right is where parsers break.
     let near = [
-        ("/v1/processes/run", json!({ "command": "true", "args": ["a"], "timeoutMs": 900, "env": { "A": "b" }, "maxOutputBytes": 9 })),
-        ("/v1/processes", json!({ "command": "true", "tag": "t", "start": false, "pty": { "cols": 9, "rows": 9 }, "limits": { "openFiles": 99 } })),
+        (
+            "/v1/processes/run",
+            json!({ "command": "true", "args": ["a"], "timeoutMs": 900, "env": { "A": "b" }, "maxOutputBytes": 9 }),
+        ),
+        (
+            "/v1/processes",
+            json!({ "command": "true", "tag": "t", "start": false, "pty": { "cols": 9, "rows": 9 }, "limits": { "openFiles": 99 } }),
+        ),
     ];
     for (path, body) in near {
         for _ in 0..150 {
@@ -534,14 +571,27 @@ fn random_bodies_never_kill_the_server() {
 fn random_frames_never_kill_the_server_nor_the_program() {
     let outlive = Outlive::start();
     let server = outlive.server_pid();
-    let id = outlive.start_process(json!({ "command": "stty raw -echo; echo up; exec cat >/dev/null", "shell": true, "tty": true }));
+    let id = outlive.start_process(
+        json!({ "command": "stty raw -echo; echo up; exec cat >/dev/null", "shell": true, "tty": true }),
+    );
     outlive.wait_output(&id, "up");
     let mut random = Random(0xfeed_0123_4567_89ab);
     let words = [
-        r#"{"type":"input","data":"x"}"#, r#"{"type":"input"}"#, r#"{"type":"input","data":"?","encoding":"base64"}"#,
-        r#"{"type":"input","data":"x","encoding":"hex"}"#, r#"{"type":"resize","cols":80,"rows":24}"#,
-        r#"{"type":"resize","cols":-1,"rows":24}"#, r#"{"type":"signal","signal":"WINCH"}"#, r#"{"type":"signal","signal":99}"#,
-        r#"{"type":"ack","offset":18446744073709551615}"#, r#"{"type":"ack","offset":0}"#, r#"{"type":"dance"}"#, "{}", "[]", "", "null",
+        r#"{"type":"input","data":"x"}"#,
+        r#"{"type":"input"}"#,
+        r#"{"type":"input","data":"?","encoding":"base64"}"#,
+        r#"{"type":"input","data":"x","encoding":"hex"}"#,
+        r#"{"type":"resize","cols":80,"rows":24}"#,
+        r#"{"type":"resize","cols":-1,"rows":24}"#,
+        r#"{"type":"signal","signal":"WINCH"}"#,
+        r#"{"type":"signal","signal":99}"#,
+        r#"{"type":"ack","offset":18446744073709551615}"#,
+        r#"{"type":"ack","offset":0}"#,
+        r#"{"type":"dance"}"#,
+        "{}",
+        "[]",
+        "",
+        "null",
     ];
     for socket in ["connect", "terminal/ws"] {
         for _ in 0..20 {

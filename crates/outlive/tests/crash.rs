@@ -1,5 +1,7 @@
 //! The server is killed again and again; nobody but its clients notices, and they miss nothing.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on fails")]
+
 mod harness;
 
 use std::collections::HashMap;
@@ -302,7 +304,8 @@ fn a_death_between_term_and_kill_does_not_spare_the_tree() {
     let outlive = with_trap("between_term_and_kill", 1);
     let id = outlive.shell("trap '' TERM; echo up; while :; do sleep 1; done");
     outlive.wait_output(&id, "up");
-    let answer = outlive.http().try_send("POST", &format!("/v1/processes/{id}/stop?graceMs=300&waitMs=5000"), &[], None);
+    let answer =
+        outlive.http().try_send("POST", &format!("/v1/processes/{id}/stop?graceMs=300&waitMs=5000"), &[], None);
     assert!(answer.is_err(), "the server did not die there");
     let info = outlive.wait_exit(&id);
     assert_eq!((info["signal"].as_str(), info["exitReason"].as_str()), (Some("SIGKILL"), Some("stopped")));
@@ -327,7 +330,9 @@ fn a_death_in_the_middle_of_a_write_loses_nothing() {
     let reconnects = AtomicU64::new(0);
     let (mut offset, mut all) = (0, Vec::new());
     'exit: loop {
-        let Ok(mut socket) = Socket::try_connect(outlive.http(), &id, &format!("from={offset}"), true) else { continue };
+        let Ok(mut socket) = Socket::try_connect(outlive.http(), &id, &format!("from={offset}"), true) else {
+            continue;
+        };
         loop {
             match socket.next() {
                 Frame::Bytes { bytes, .. } => {
@@ -341,7 +346,8 @@ fn a_death_in_the_middle_of_a_write_loses_nothing() {
         }
         reconnects.fetch_add(1, Relaxed);
     }
-    let expected: String = (0..100_000).map(|n| format!("line {n}\n")).collect();
+    let lines: Vec<String> = (0..100_000).map(|n| format!("line {n}\n")).collect();
+    let expected = lines.concat();
     assert!(all == expected.as_bytes(), "{} bytes instead of {}", all.len(), expected.len());
     assert_eq!(reconnects.load(Relaxed), 1);
 }
@@ -360,7 +366,8 @@ fn exits_limits_and_kills_happen_while_no_server_runs() {
     outlive.post(&format!("/v1/processes/{stopped}/stop?graceMs=1500&waitMs=0"), &json!({}));
     // Die so often that the holder waits before it starts the next one.
     for _ in 0..7 {
-        let pid = eventually("a server", || proc::children(outlive.holder_pid()).into_iter().find(|pid| is_server(*pid)));
+        let pid =
+            eventually("a server", || proc::children(outlive.holder_pid()).into_iter().find(|pid| is_server(*pid)));
         proc::signal(pid, Signal::KILL);
         eventually("it is gone", || (!proc::is_alive(pid)).then_some(()));
     }

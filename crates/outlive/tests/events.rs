@@ -35,7 +35,11 @@ fn brief(event: &Event) -> (String, String, String) {
 /// Sequence number of an event id, checked against the epoch.
 fn sequence(outlive: &Outlive, event: &Event) -> u64 {
     let epoch = outlive.get("/v1/health").json["bootId"].as_str().unwrap().to_owned();
-    event.id.strip_prefix(&format!("{epoch}-")).and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{}", event.id))
+    event
+        .id
+        .strip_prefix(&format!("{epoch}-"))
+        .and_then(|number| number.parse().ok())
+        .unwrap_or_else(|| panic!("{}", event.id))
 }
 
 fn delete(outlive: &Outlive, id: &str) {
@@ -151,7 +155,11 @@ fn what_is_gone_or_of_another_epoch_begins_with_a_reset() {
         let id = outlive.shell("true");
         outlive.wait_exit(&id);
     }
-    for (what, last) in [("gone", format!("{epoch}-1")), ("of the future", format!("{epoch}-999999")), ("of another life", "abc-1".to_owned())] {
+    for (what, last) in [
+        ("gone", format!("{epoch}-1")),
+        ("of the future", format!("{epoch}-999999")),
+        ("of another life", "abc-1".to_owned()),
+    ] {
         let mut events = follow(&outlive, "/v1/events", Some(&last));
         let reset = events.next().unwrap();
         assert_eq!(reset.name, "reset", "{what}");
@@ -187,7 +195,10 @@ fn filters_let_through_what_was_asked_for() {
     for (query, expected) in [
         ("type=process.deleted", vec![("process.deleted", &a), ("process.deleted", &b)]),
         ("type=process.deleted,%20process.exited&tag=b", vec![("process.exited", &b), ("process.deleted", &b)]),
-        (&format!("processId={b}&type=process.created,process.deleted"), vec![("process.created", &b), ("process.deleted", &b)]),
+        (
+            &format!("processId={b}&type=process.created,process.deleted"),
+            vec![("process.created", &b), ("process.deleted", &b)],
+        ),
         ("sessionId=s&type=process.created", vec![("process.created", &a), ("process.created", &end)]),
         ("tag=a&type=process.exited", vec![("process.exited", &a), ("process.exited", &end)]),
     ] {
@@ -247,7 +258,9 @@ fn entries_are_numbered_and_keep_the_order_of_both_streams() {
     assert_eq!(bytes(&all), b"a\nb\nc\nd\ne\n");
     let shape: Vec<(u64, &str, u64)> = all
         .iter()
-        .map(|entry| (entry["sequence"].as_u64().unwrap(), entry["stream"].as_str().unwrap(), entry["offset"].as_u64().unwrap()))
+        .map(|entry| {
+            (entry["sequence"].as_u64().unwrap(), entry["stream"].as_str().unwrap(), entry["offset"].as_u64().unwrap())
+        })
         .collect();
     let expected = [(1, "stdout", 0), (2, "stderr", 2), (3, "stdout", 4), (4, "stderr", 6), (5, "stdout", 8)];
     assert_eq!(shape, expected);
@@ -268,10 +281,18 @@ fn entries_are_numbered_and_keep_the_order_of_both_streams() {
     ] {
         assert_eq!(bytes(&entries(&outlive, &id, query)), expected, "{query}");
     }
-    let answer = outlive.http().send("GET", &format!("/v1/processes/{id}/logs?since=1"), &[("last-event-id", "4")], None);
+    let answer =
+        outlive.http().send("GET", &format!("/v1/processes/{id}/logs?since=1"), &[("last-event-id", "4")], None);
     assert_eq!(bytes(answer.json["entries"].as_array().unwrap()), b"e\n", "the larger of both wins");
     // Raw bytes by stream and offset are views of the same log.
-    for (query, expected) in [("", &b"a\nb\nc\nd\ne\n"[..]), ("?stream=stderr", b"b\nd\n"), ("?from=4&to=7", b"c\nd"), ("?to=7&stream=stderr", b"b\nd"), ("?to=5&stream=stderr", b"b\n"), ("?from=8&stream=stderr", b"")] {
+    for (query, expected) in [
+        ("", &b"a\nb\nc\nd\ne\n"[..]),
+        ("?stream=stderr", b"b\nd\n"),
+        ("?from=4&to=7", b"c\nd"),
+        ("?to=7&stream=stderr", b"b\nd"),
+        ("?to=5&stream=stderr", b"b\n"),
+        ("?from=8&stream=stderr", b""),
+    ] {
         let answer = outlive.get(&format!("/v1/processes/{id}/output{query}"));
         assert_eq!(answer.body, expected, "{query}");
         assert_eq!(answer.header("x-outlive-head"), Some("10"));
@@ -351,7 +372,8 @@ fn a_followed_log_replays_goes_on_and_ends_with_the_exit() {
 fn a_follower_of_a_flood_misses_nothing() {
     let outlive = Outlive::start();
     // Three times the log, through the official kind of client: base64 in server-sent events.
-    let id = outlive.start_process(json!({ "command": "read go; seq 1 4000000", "shell": true, "maxLogBytes": 4 << 20 }));
+    let id =
+        outlive.start_process(json!({ "command": "read go; seq 1 4000000", "shell": true, "maxLogBytes": 4 << 20 }));
     let mut events = follow(&outlive, &format!("/v1/processes/{id}/logs?follow=true&end=exit"), None);
     outlive.post(&format!("/v1/processes/{id}/input"), &json!({ "data": "go\n", "encoding": "utf8" }));
     let (mut next, mut rest) = (1u64, Vec::new());
@@ -381,7 +403,8 @@ fn followed_raw_output_is_whole_and_ends_with_the_exit() {
     let mut open = outlive.http().open("GET", &format!("/v1/processes/{id}/output?follow=true"), &[], None).unwrap();
     outlive.post(&format!("/v1/processes/{id}/input"), &json!({ "data": "go\n", "encoding": "utf8" }));
     let mut all = Vec::new();
-    std::io::Read::read_to_end(&mut open, &mut all).unwrap_or_else(|error| panic!("after {} bytes: {error}", all.len()));
+    std::io::Read::read_to_end(&mut open, &mut all)
+        .unwrap_or_else(|error| panic!("after {} bytes: {error}", all.len()));
     assert_eq!(all.len(), 30_000_004);
     assert_eq!(outlive.info(&id)["status"], "exited", "whoever was told of the end finds it ended");
     // What the ring no longer has is said, with what remains.

@@ -192,7 +192,10 @@ fn every_byte(spec: Value, bytes: u64) {
         });
     });
     let rate = bytes as f64 / 1e6 / begun.elapsed().as_secs_f64();
-    println!("{} MB to two clients at {rate:.0} MB/s each; RssAnon server {before} → {server} KiB, holder {holder} KiB", bytes / MB);
+    println!(
+        "{} MB to two clients at {rate:.0} MB/s each; RssAnon server {before} → {server} KiB, holder {holder} KiB",
+        bytes / MB
+    );
     assert!(server < before + 24 * 1024, "the server's memory is bounded: {before} → {server} KiB");
     assert!(holder < 2 * 1024, "the holder's memory is bounded: {holder} KiB");
 }
@@ -288,7 +291,11 @@ fn a_newcomer_does_not_take_what_was_left_for_another() {
     until_stopped(http, &id);
     let offset = socket.cut();
     eventually("the cut is noticed", || {
-        outlive.get(&format!("/v1/processes/{id}/attachments")).json["attachments"].as_array().unwrap().is_empty().then_some(())
+        outlive.get(&format!("/v1/processes/{id}/attachments")).json["attachments"]
+            .as_array()
+            .unwrap()
+            .is_empty()
+            .then_some(())
     });
     // Reads all there is and as fast as it can; the program must wait for the other nevertheless.
     let mut newcomer = Socket::connect(http, &id, "", true);
@@ -595,8 +602,10 @@ fn a_follower_of_one_stream_does_not_wait_for_the_other() {
     let http = outlive.http();
     let line = format!("read go; seq {FIRST} {}; echo done >&2", FIRST + BYTES / LINE - 1);
     let id = outlive.start_process(json!({ "command": line, "shell": true, "maxLogBytes": 300_000 }));
-    let logs = http.open("GET", &format!("/v1/processes/{id}/logs?follow=true&stream=stderr&end=exit"), &[], None).unwrap();
-    let mut output = http.open("GET", &format!("/v1/processes/{id}/output?follow=true&stream=stderr"), &[], None).unwrap();
+    let logs =
+        http.open("GET", &format!("/v1/processes/{id}/logs?follow=true&stream=stderr&end=exit"), &[], None).unwrap();
+    let mut output =
+        http.open("GET", &format!("/v1/processes/{id}/output?follow=true&stream=stderr"), &[], None).unwrap();
     let begun = Instant::now();
     go(&outlive, &id);
     let mut text = String::new();

@@ -61,11 +61,14 @@ fn as_pid_1_it_reaps_orphans() {
     let mark = format!("orphan{}x", std::process::id());
     let go = outlive.dir.path().join("go");
     let orphan = format!("sh -c 'while [ ! -e {} ]; do sleep 0.05; done; : {mark}'", go.display());
-    let id = outlive.shell(&format!("for i in 1 2 3 4 5 6 7 8 9 10; do (setsid {orphan} >/dev/null 2>&1 &); done; exit 5"));
+    let id =
+        outlive.shell(&format!("for i in 1 2 3 4 5 6 7 8 9 10; do (setsid {orphan} >/dev/null 2>&1 &); done; exit 5"));
     assert_eq!(outlive.wait_exit(&id)["exitCode"], 5);
     let is_orphan = |pid: &i32| proc::stat(*pid).is_some_and(|(_, parent)| parent == init.pid);
     // The test has the mark in its own environment neither in arguments nor elsewhere, so these are all.
-    eventually("ten orphans", || (proc::with_mark(&mark).iter().filter(|pid| is_orphan(pid)).count() == 10).then_some(()));
+    eventually("ten orphans", || {
+        (proc::with_mark(&mark).iter().filter(|pid| is_orphan(pid)).count() == 10).then_some(())
+    });
     std::fs::write(&go, "").unwrap();
     eventually("none is left, not even as a zombie", || {
         let left = proc::with_mark(&mark).len() + proc::zombies_of(init.pid);
@@ -79,7 +82,8 @@ fn as_pid_1_a_term_ends_all_within_the_grace() {
     let Some(mut init) = Init::start(&["--grace-ms", "300"]) else { return };
     let mark = format!("grace{}x", std::process::id());
     let stubborn = format!("sh -c 'trap \"\" TERM HUP INT; while :; do sleep 1000; done; : {mark}'");
-    let id = init.outlive.shell(&format!("(env -i /usr/bin/setsid /bin/{stubborn} &) ; trap '' TERM; echo up; {stubborn}"));
+    let id =
+        init.outlive.shell(&format!("(env -i /usr/bin/setsid /bin/{stubborn} &) ; trap '' TERM; echo up; {stubborn}"));
     init.outlive.wait_output(&id, "up");
     eventually("both", || (proc::with_mark(&mark).len() >= 2).then_some(()));
     let begun = Instant::now();

@@ -100,7 +100,8 @@ fn a_reserved_process_starts_when_told() {
 #[test]
 fn a_restart_keeps_id_and_offsets_and_raises_the_generation() {
     let outlive = Outlive::start();
-    let id = outlive.start_process(json!({ "command": "echo up; sleep 1000", "shell": true, "tag": "t", "label": "l" }));
+    let id =
+        outlive.start_process(json!({ "command": "echo up; sleep 1000", "shell": true, "tag": "t", "label": "l" }));
     outlive.wait_output(&id, "up");
     let first = outlive.info(&id);
     let answer = post(&outlive, &id, "restart");
@@ -197,7 +198,10 @@ fn a_restart_that_cannot_start_says_why() {
     let answer = post(&outlive, &id, "restart");
     assert_eq!((answer.status, answer.code()), (400, "command_not_found"), "{}", answer.text());
     let info = outlive.info(&id);
-    assert_eq!((&info["status"], &info["generation"], &info["exitReason"]), (&json!("exited"), &json!(1), &json!("stopped")));
+    assert_eq!(
+        (&info["status"], &info["generation"], &info["exitReason"]),
+        (&json!("exited"), &json!(1), &json!("stopped"))
+    );
     std::fs::rename(&saved, &program).unwrap();
     let answer = post(&outlive, &id, "restart");
     assert_eq!((answer.status, &answer.json["generation"]), (200, &json!(2)), "{}", answer.text());
@@ -211,7 +215,8 @@ fn a_patch_changes_names_and_null_removes_them() {
     let id = outlive.start_process(json!({
         "command": "cat", "tty": true, "tag": "a", "label": "one", "annotations": { "x": "1", "y": "2" },
     }));
-    let answer = patch(&outlive, &id, &json!({ "tag": "b", "annotations": { "x": null, "z": "3" }, "sizePolicy": "fixed" }));
+    let answer =
+        patch(&outlive, &id, &json!({ "tag": "b", "annotations": { "x": null, "z": "3" }, "sizePolicy": "fixed" }));
     assert_eq!(answer.status, 200, "{}", answer.text());
     let info = outlive.info("tag:b");
     assert_eq!((&info["id"], &info["label"], &info["sizePolicy"]), (&json!(id), &json!("one"), &json!("fixed")));
@@ -352,7 +357,8 @@ fn the_limit_of_processes_is_exact() {
 #[test]
 fn a_time_limit_kills_and_says_so() {
     let outlive = Outlive::start();
-    let id = outlive.start_process(json!({ "command": "trap '' TERM; echo up; sleep 1000", "shell": true, "timeoutMs": 300 }));
+    let id = outlive
+        .start_process(json!({ "command": "trap '' TERM; echo up; sleep 1000", "shell": true, "timeoutMs": 300 }));
     let info = outlive.wait_exit(&id);
     assert_eq!((&info["exitReason"], &info["signal"]), (&json!("timedOut"), &json!("SIGKILL")));
     assert_eq!(info.get("exitCode"), None);
@@ -429,7 +435,11 @@ fn a_waiter_is_told_when_the_process_is_deleted() {
     std::thread::scope(|scope| {
         let waiting: Vec<_> = ["nothing", "exit"]
             .into_iter()
-            .map(|_| scope.spawn(|| outlive.post(&format!("/v1/processes/{id}/wait"), &json!({ "for": "output", "pattern": "never" }))))
+            .map(|_| {
+                scope.spawn(|| {
+                    outlive.post(&format!("/v1/processes/{id}/wait"), &json!({ "for": "output", "pattern": "never" }))
+                })
+            })
             .collect();
         assert_eq!(outlive.delete(&format!("/v1/processes/{id}?force=true")).status, 204);
         for one in waiting {
@@ -447,13 +457,21 @@ fn a_stop_is_a_term_and_then_a_kill() {
     let polite = outlive.shell("trap 'echo bye; exit 9' TERM; echo up; while :; do sleep 0.02; done");
     outlive.wait_output(&polite, "up");
     let answer = post(&outlive, &polite, "stop?waitMs=30000");
-    assert_eq!((&answer.json["status"], &answer.json["exitCode"], &answer.json["exitReason"]), (&json!("exited"), &json!(9), &json!("stopped")));
+    assert_eq!(
+        (&answer.json["status"], &answer.json["exitCode"], &answer.json["exitReason"]),
+        (&json!("exited"), &json!(9), &json!("stopped"))
+    );
     // The shell itself also complains on stderr about its child, which got the TERM too.
     assert_eq!(outlive.get(&format!("/v1/processes/{polite}/output?stream=stdout")).body, b"up\nbye\n");
     let stubborn = outlive.shell("trap '' TERM; echo up; while :; do sleep 0.02; done");
     outlive.wait_output(&stubborn, "up");
     let answer = post(&outlive, &stubborn, "stop?waitMs=0&graceMs=300");
-    assert_eq!((&answer.json["status"], &answer.json["stopRequested"]), (&json!("running"), &json!(true)), "{}", answer.text());
+    assert_eq!(
+        (&answer.json["status"], &answer.json["stopRequested"]),
+        (&json!("running"), &json!(true)),
+        "{}",
+        answer.text()
+    );
     let info = outlive.wait_exit(&stubborn);
     assert_eq!((&info["signal"], &info["exitReason"]), (&json!("SIGKILL"), &json!("stopped")));
     // Again, and of one that is over: nothing happens.
@@ -469,7 +487,8 @@ fn signals_go_by_name_and_number() {
     let id = outlive.shell("trap 'echo one' USR1; trap 'echo two' USR2; echo up; while :; do sleep 0.02; done");
     outlive.wait_output(&id, "up");
     let mut expected = "up\n".to_owned();
-    for (signal, word) in [(json!("SIGUSR1"), "one"), (json!("usr2"), "two"), (json!(10), "one"), (json!("12"), "two")] {
+    for (signal, word) in [(json!("SIGUSR1"), "one"), (json!("usr2"), "two"), (json!(10), "one"), (json!("12"), "two")]
+    {
         let answer = outlive.post(&format!("/v1/processes/{id}/signal"), &json!({ "signal": signal }));
         assert_eq!(answer.status, 200, "{}", answer.text());
         expected.push_str(word);
@@ -494,9 +513,11 @@ fn a_wait_for_output_says_where() {
     assert_eq!((&found["offset"], &found["end"], &found["groups"]), (&json!(11), &json!(21), &json!(["8080", null])));
     let later = wait(&outlive, &id, json!({ "for": "output", "pattern": "port", "from": 12, "timeoutMs": 100 }));
     assert_eq!(later["outcome"], "timedOut");
-    let other = wait(&outlive, &id, json!({ "for": "output", "pattern": "err=", "stream": "stdout", "timeoutMs": 100 }));
+    let other =
+        wait(&outlive, &id, json!({ "for": "output", "pattern": "err=", "stream": "stdout", "timeoutMs": 100 }));
     assert_eq!(other["outcome"], "timedOut");
-    let stderr = wait(&outlive, &id, json!({ "for": "output", "pattern": "err=(.)", "stream": "stderr", "timeoutMs": 60_000 }));
+    let stderr =
+        wait(&outlive, &id, json!({ "for": "output", "pattern": "err=(.)", "stream": "stderr", "timeoutMs": 60_000 }));
     assert_eq!(stderr["groups"], json!(["7"]));
     // A match over two writes, waited for while it comes.
     std::thread::scope(|scope| {
@@ -552,8 +573,16 @@ fn a_wait_for_a_port_or_an_answer_looks_at_the_tree() {
         assert_eq!(listening["port"], port);
         assert!(proc::is_alive(listening["pid"].as_i64().unwrap() as i32));
         let answered = wait(&outlive, &id, json!({ "for": "http", "port": port, "path": "/ok", "timeoutMs": 60_000 }));
-        assert_eq!((&answered["outcome"], &answered["httpStatus"]), (&json!("answered"), &json!(200)), "503 is no answer");
-        let exact = wait(&outlive, &id, json!({ "for": "http", "port": port, "path": "/no", "status": 404, "timeoutMs": 60_000 }));
+        assert_eq!(
+            (&answered["outcome"], &answered["httpStatus"]),
+            (&json!("answered"), &json!(200)),
+            "503 is no answer"
+        );
+        let exact = wait(
+            &outlive,
+            &id,
+            json!({ "for": "http", "port": port, "path": "/no", "status": 404, "timeoutMs": 60_000 }),
+        );
         assert_eq!(exact["httpStatus"], 404);
         let ports = &outlive.get(&format!("/v1/processes/{id}/tree")).json["listeningPorts"];
         assert_eq!(ports[0]["port"], port, "{ports}");
@@ -573,7 +602,11 @@ fn a_wait_for_a_port_or_an_answer_looks_at_the_tree() {
 
 #[test]
 fn a_child_gets_the_environment_that_was_asked_for() {
-    let environment = vec![("KEPT".to_owned(), "1".to_owned()), ("DROPPED".to_owned(), "1".to_owned()), ("OUTLIVE_SECRET".to_owned(), "s".to_owned())];
+    let environment = vec![
+        ("KEPT".to_owned(), "1".to_owned()),
+        ("DROPPED".to_owned(), "1".to_owned()),
+        ("OUTLIVE_SECRET".to_owned(), "s".to_owned()),
+    ];
     let outlive = Outlive::with(Setup { environment, ..Setup::default() });
     let id = outlive.start_process(json!({ "command": "env", "env": { "ADDED": "x=y", "DROPPED": null } }));
     outlive.wait_exit(&id);
@@ -599,14 +632,20 @@ fn a_child_can_be_another_user() {
         assert_eq!(printed(&outlive, &id).replace("own\n", ""), format!("{ids}/ 4242 4242 /bin/sh\n"), "{user}");
     }
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap();
-    let nobody: Vec<&str> = passwd.lines().find(|line| line.starts_with("nobody:")).map(|line| line.split(':').collect()).unwrap_or_default();
+    let nobody: Vec<&str> = passwd
+        .lines()
+        .find(|line| line.starts_with("nobody:"))
+        .map(|line| line.split(':').collect())
+        .unwrap_or_default();
     if let [name, _, uid, gid, _, home, shell, ..] = nobody[..] {
         let id = outlive.start_process(json!({ "command": "id -u; id -g; echo $HOME $USER $LOGNAME $SHELL", "shell": true, "user": name, "cwd": "/" }));
         outlive.wait_exit(&id);
         assert_eq!(printed(&outlive, &id), format!("{uid}\n{gid}\n{home} {name} {name} {shell}\n"));
     }
     // A terminal belongs to its user, who can open it again by name.
-    let id = outlive.start_process(json!({ "command": "echo again >$(tty)", "shell": true, "user": "4242", "tty": true, "cwd": "/" }));
+    let id = outlive.start_process(
+        json!({ "command": "echo again >$(tty)", "shell": true, "user": "4242", "tty": true, "cwd": "/" }),
+    );
     outlive.wait_exit(&id);
     assert_eq!(printed(&outlive, &id), "again\r\n");
 }
@@ -631,7 +670,10 @@ fn a_child_gets_the_limits_that_were_asked_for() {
         let values: Vec<&str> = line.split_whitespace().take(2).collect();
         assert_eq!(values, [value, value], "soft and hard of {name}: {all}");
     }
-    let refused = outlive.post("/v1/processes/run", &json!({ "command": "cat", "args": ["/proc/self/status"], "noNewPrivileges": true }));
+    let refused = outlive.post(
+        "/v1/processes/run",
+        &json!({ "command": "cat", "args": ["/proc/self/status"], "noNewPrivileges": true }),
+    );
     assert!(refused.json["stdout"].as_str().unwrap().contains("NoNewPrivs:\t1"), "{}", refused.text());
 }
 
@@ -643,7 +685,10 @@ fn a_child_inherits_nothing_of_ours() {
         outlive.start_process(json!({ "command": "cat", "tty": true }));
         outlive.shell("cat");
     }
-    let mine = std::process::Command::new("sh").args(["-c", "umask; ulimit -n; cat /proc/self/oom_score_adj"]).output().unwrap();
+    let mine = std::process::Command::new("sh")
+        .args(["-c", "umask; ulimit -n; cat /proc/self/oom_score_adj"])
+        .output()
+        .unwrap();
     for tty in [false, true] {
         let look = "ls -l /proc/self/fd | grep -v total | sed 's/.* \\([0-9]*\\) -> /\\1 /'; cat /proc/self/status; echo; umask; ulimit -n; cat /proc/self/oom_score_adj";
         let id = outlive.start_process(json!({ "command": look, "shell": true, "tty": tty }));
@@ -669,7 +714,11 @@ fn a_child_inherits_nothing_of_ours() {
             assert_eq!(bits, 0, "{line}");
         }
         let tail: Vec<&str> = rest.into_iter().skip_while(|line| !line.is_empty()).skip(1).collect();
-        assert_eq!(tail, std::str::from_utf8(&mine.stdout).unwrap().lines().collect::<Vec<_>>(), "umask, open files and OOM score are as outside");
+        assert_eq!(
+            tail,
+            std::str::from_utf8(&mine.stdout).unwrap().lines().collect::<Vec<_>>(),
+            "umask, open files and OOM score are as outside"
+        );
     }
 }
 
@@ -693,7 +742,10 @@ fn a_program_that_never_reads_delays_nobody_but_its_writer() {
     set_config(&outlive, "/v1/config", json!({ "inputTimeoutMs": 2_000 }));
     let id = outlive.start_process(json!({ "command": "sleep", "args": ["1000"] }));
     std::thread::scope(|scope| {
-        let input = || outlive.post(&format!("/v1/processes/{id}/input"), &json!({ "data": "x".repeat(65_536), "encoding": "utf8" }));
+        let input = || {
+            outlive
+                .post(&format!("/v1/processes/{id}/input"), &json!({ "data": "x".repeat(65_536), "encoding": "utf8" }))
+        };
         assert_eq!(input().status, 200, "the kernel takes the first");
         let writer = scope.spawn(input);
         // While it waits, everything else goes on.
@@ -768,7 +820,10 @@ fn a_run_that_may_be_detached_is_found_again_after_a_death() {
             let _ = outlive.http().try_send("POST", "/v1/processes/run", &headers, Some(body.to_string().as_bytes()));
         });
         eventually("it runs", || {
-            outlive.get("/v1/processes?all=true").json["processes"].get(0).filter(|one| one["status"] == "running").cloned()
+            outlive.get("/v1/processes?all=true").json["processes"]
+                .get(0)
+                .filter(|one| one["status"] == "running")
+                .cloned()
         });
         outlive.kill_server();
     });

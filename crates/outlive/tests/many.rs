@@ -195,7 +195,8 @@ fn ten_thousand_runs_leave_nothing_behind() {
                     let take = || left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).ok();
                     while let Some(number) = take() {
                         let text = format!("run {number}");
-                        let (status, result) = line.post("/v1/processes/run", &json!({ "command": "echo", "args": [text] }));
+                        let (status, result) =
+                            line.post("/v1/processes/run", &json!({ "command": "echo", "args": [text] }));
                         assert_eq!(status, 200, "{result}");
                         assert_eq!((&result["exitCode"], &result["stdout"]), (&json!(0), &json!(text + "\n")));
                     }
@@ -211,9 +212,22 @@ fn ten_thousand_runs_leave_nothing_behind() {
     runs(COUNT);
     let took = begun.elapsed();
     let after = back_to(&outlive, before);
-    println!("{COUNT} runs in {took:?}, {:.0} per second\nbefore {before:?}\nafter {after:?}", COUNT as f64 / took.as_secs_f64());
-    assert!(after.holder_kib < before.holder_kib + 256, "the holder grew: {} → {} KiB", before.holder_kib, after.holder_kib);
-    assert!(after.server_kib < before.server_kib + 4096, "the server grew: {} → {} KiB", before.server_kib, after.server_kib);
+    println!(
+        "{COUNT} runs in {took:?}, {:.0} per second\nbefore {before:?}\nafter {after:?}",
+        COUNT as f64 / took.as_secs_f64()
+    );
+    assert!(
+        after.holder_kib < before.holder_kib + 256,
+        "the holder grew: {} → {} KiB",
+        before.holder_kib,
+        after.holder_kib
+    );
+    assert!(
+        after.server_kib < before.server_kib + 4096,
+        "the server grew: {} → {} KiB",
+        before.server_kib,
+        after.server_kib
+    );
     assert_eq!(outlive.get("/v1/processes").json["processes"], json!([]), "runs are not listed");
     assert_eq!(outlive.stop(), 0);
 }

@@ -49,9 +49,12 @@ fn the_command_is_no_shell_line_unless_asked() {
     let outlive = Outlive::start();
     let answer = run(&outlive, json!({ "command": "printf", "args": ["%s|", "a b", "$HOME", "*"] }));
     assert_eq!(answer.json["stdout"], "a b|$HOME|*|");
-    let env = run(&outlive, json!({
-        "command": "echo $A-$TERM; pwd", "shell": true, "cwd": "/usr", "env": { "A": "x", "TERM": null },
-    }));
+    let env = run(
+        &outlive,
+        json!({
+            "command": "echo $A-$TERM; pwd", "shell": true, "cwd": "/usr", "env": { "A": "x", "TERM": null },
+        }),
+    );
     assert_eq!(env.json["stdout"], "x-\n/usr\n");
     let replaced = run(&outlive, json!({ "command": "/usr/bin/env", "envMode": "replace", "env": { "A": "1" } }));
     let mut lines: Vec<&str> = replaced.json["stdout"].as_str().unwrap().lines().collect();
@@ -80,10 +83,14 @@ fn stdin_is_given_and_closed_and_otherwise_empty() {
 fn a_timeout_kills_and_says_so_promptly() {
     let outlive = Outlive::start();
     let begun = Instant::now();
-    let answer = run(&outlive, json!({ "command": "echo before; sleep 1000; echo after", "shell": true, "timeoutMs": 300 }));
+    let answer =
+        run(&outlive, json!({ "command": "echo before; sleep 1000; echo after", "shell": true, "timeoutMs": 300 }));
     assert!(begun.elapsed() < Duration::from_secs(30), "it waited for the sleeper");
     let json = &answer.json;
-    assert_eq!((&json["timedOut"], &json["exitCode"], &json["exitReason"]), (&json!(true), &Value::Null, &json!("timedOut")));
+    assert_eq!(
+        (&json["timedOut"], &json["exitCode"], &json["exitReason"]),
+        (&json!(true), &Value::Null, &json!("timedOut"))
+    );
     assert_eq!(json["stdout"], "before\n");
     // The configured maximum binds whoever asks for more; zero and nothing mean the default.
     let mut config = outlive.get("/v1/processes/config").json;
@@ -103,7 +110,10 @@ fn on_timeout_detach_lets_it_run_on_as_a_process() {
     let wait_for_go = format!("echo first; while [ ! -e {} ]; do sleep 0.02; done; echo last; exit 4", go.display());
     let spec = json!({ "command": wait_for_go, "shell": true, "timeoutMs": 200, "onTimeout": "detach" });
     let answer = run(&outlive, spec).json;
-    assert_eq!((&answer["running"], &answer["timedOut"], &answer["exitCode"]), (&json!(true), &json!(false), &Value::Null));
+    assert_eq!(
+        (&answer["running"], &answer["timedOut"], &answer["exitCode"]),
+        (&json!(true), &json!(false), &Value::Null)
+    );
     let id = answer["processId"].as_str().unwrap();
     let info = outlive.info(id);
     assert_eq!((&info["status"], info.get("ephemeral")), (&json!("running"), None));
@@ -119,7 +129,11 @@ fn yield_ms_answers_with_an_id_only_if_it_takes_longer() {
     let outlive = Outlive::start();
     let quick = run(&outlive, json!({ "command": "echo", "args": ["x"], "yieldMs": 60_000 })).json;
     assert_eq!((&quick["stdout"], quick.get("processId"), quick.get("running")), (&json!("x\n"), None, None));
-    let slow = run(&outlive, json!({ "command": "echo so far; sleep 1000", "shell": true, "yieldMs": 300, "timeoutMs": 2_500 })).json;
+    let slow = run(
+        &outlive,
+        json!({ "command": "echo so far; sleep 1000", "shell": true, "yieldMs": 300, "timeoutMs": 2_500 }),
+    )
+    .json;
     assert_eq!(slow["running"], true, "{slow}");
     assert_eq!(slow["stdout"], "so far\n", "what it printed until then comes along");
     let info = outlive.wait_exit(slow["processId"].as_str().unwrap());
@@ -131,7 +145,8 @@ fn caps_are_per_stream_and_never_cut_a_character() {
     let outlive = Outlive::start();
     let text = "aé€😀";
     for cap in 0..=text.len() {
-        let spec = json!({ "command": format!("printf '{text}'; printf '{text}' >&2"), "shell": true, "maxOutputBytes": cap });
+        let spec =
+            json!({ "command": format!("printf '{text}'; printf '{text}' >&2"), "shell": true, "maxOutputBytes": cap });
         let answer = run(&outlive, spec).json;
         for stream in ["stdout", "stderr"] {
             let kept = answer[stream].as_str().unwrap();
@@ -141,7 +156,10 @@ fn caps_are_per_stream_and_never_cut_a_character() {
         }
     }
     // Base64 keeps every byte up to the cap; invalid UTF-8 is replaced, not dropped.
-    let exact = run(&outlive, json!({ "command": "printf 'a\\303'", "shell": true, "maxOutputBytes": 2, "encoding": "base64" }));
+    let exact = run(
+        &outlive,
+        json!({ "command": "printf 'a\\303'", "shell": true, "maxOutputBytes": 2, "encoding": "base64" }),
+    );
     assert_eq!((&exact.json["stdout"], &exact.json["stdoutTruncated"]), (&json!("YcM="), &json!(false)));
     assert_eq!(line(&outlive, "printf 'a\\303\\n'")["stdout"], "a\u{fffd}\n");
 }
@@ -263,21 +281,22 @@ fn runs_are_not_listed_unless_asked_and_leave_nothing() {
 fn one_key_gives_one_run() {
     let outlive = Outlive::start();
     let count = outlive.dir.path().join("count");
-    let spec = json!({ "command": format!("echo x >>{}; sleep 0.2; echo done; exit 5", count.display()), "shell": true });
+    let spec =
+        json!({ "command": format!("echo x >>{}; sleep 0.2; echo done; exit 5", count.display()), "shell": true });
     std::thread::scope(|scope| {
         let all: Vec<_> = (0..30).map(|_| scope.spawn(|| keyed(&outlive, "k", &spec))).collect();
         for one in all {
             let answer = one.join().unwrap();
-            assert_eq!((answer.status, &answer.json["stdout"], &answer.json["exitCode"]), (200, &json!("done\n"), &json!(5)));
+            assert_eq!(
+                (answer.status, &answer.json["stdout"], &answer.json["exitCode"]),
+                (200, &json!("done\n"), &json!(5))
+            );
         }
     });
     // A retry after its end gets the same answer.
     assert_eq!(keyed(&outlive, "k", &spec).json["exitCode"], 5);
     assert_eq!(std::fs::read_to_string(&count).unwrap(), "x\n");
-    for other in [
-        json!({ "command": "true" }),
-        json!({ "command": spec["command"], "shell": true, "stdin": "x" }),
-    ] {
+    for other in [json!({ "command": "true" }), json!({ "command": spec["command"], "shell": true, "stdin": "x" })] {
         let answer = keyed(&outlive, "k", &other);
         assert_eq!((answer.status, answer.code()), (409, "idempotency_key_reused"), "{}", answer.text());
     }

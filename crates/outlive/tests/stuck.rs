@@ -151,14 +151,18 @@ fn a_hung_mount_delays_nobody_else() {
             });
         }
         eventually("the kernel asks the hung server", || (hung.asked.load(SeqCst) > 0).then_some(()));
-        let workers: Vec<_> = (0..2).map(|_| scope.spawn(|| {
-            let (mut slowest, mut works) = (Duration::ZERO, 0);
-            while works < 25 || answered.load(SeqCst) < specs.len() as u64 {
-                slowest = slowest.max(ordinary_work(http));
-                works += 1;
-            }
-            (slowest, works)
-        })).collect();
+        let workers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let (mut slowest, mut works) = (Duration::ZERO, 0);
+                    while works < 25 || answered.load(SeqCst) < specs.len() as u64 {
+                        slowest = slowest.max(ordinary_work(http));
+                        works += 1;
+                    }
+                    (slowest, works)
+                })
+            })
+            .collect();
         let done = workers.into_iter().map(|worker| worker.join().unwrap());
         done.fold((Duration::ZERO, 0), |(slow, sum), (slowest, works)| (slow.max(slowest), sum + works))
     });
@@ -188,12 +192,14 @@ fn a_stuck_start_delays_neither_a_new_server_nor_the_end() {
     let outlive = Outlive::start();
     let spec = json!({ "command": "true", "cwd": hung.path });
     let (_, took) = std::thread::scope(|scope| {
-        scope.spawn(|| outlive.http().try_send(
-            "POST",
-            "/v1/processes",
-            &[("content-type", "application/json")],
-            Some(spec.to_string().as_bytes()),
-        ));
+        scope.spawn(|| {
+            outlive.http().try_send(
+                "POST",
+                "/v1/processes",
+                &[("content-type", "application/json")],
+                Some(spec.to_string().as_bytes()),
+            )
+        });
         eventually("the kernel asks the hung server", || (hung.asked.load(SeqCst) > 0).then_some(()));
         timed(|| outlive.kill_server())
     });

@@ -36,7 +36,8 @@ fn end(socket: &mut Socket) -> Option<u16> {
 }
 
 fn raw_terminal(outlive: &Outlive) -> String {
-    let id = outlive.start_process(json!({ "command": "stty raw -echo; echo up; exec cat", "shell": true, "tty": true }));
+    let id =
+        outlive.start_process(json!({ "command": "stty raw -echo; echo up; exec cat", "shell": true, "tty": true }));
     outlive.wait_output(&id, "up\n");
     id
 }
@@ -58,7 +59,10 @@ fn several_clients_see_the_same_and_may_all_type() {
     let id = raw_terminal(&outlive);
     let mut all: Vec<Socket> = (0..3).map(|_| Socket::connect(outlive.http(), &id, "from=0", false)).collect();
     assert_eq!(all[0].ready["processId"], id.as_str());
-    assert_eq!((&all[0].ready["offset"], &all[0].ready["role"], &all[0].ready["flow"]), (&json!(0), &json!("writer"), &json!("lossless")));
+    assert_eq!(
+        (&all[0].ready["offset"], &all[0].ready["role"], &all[0].ready["flow"]),
+        (&json!(0), &json!("writer"), &json!("lossless"))
+    );
     for number in 0..3 {
         all[number].type_text(&format!("from {number};"));
         for socket in &mut all {
@@ -113,7 +117,10 @@ fn attachments_are_listed_with_what_they_do() {
     let second = Socket::connect(outlive.http(), &id, "role=viewer", false);
     let list = attachments(&outlive, &id);
     assert_eq!(list.len(), 2);
-    assert_eq!((&list[0]["role"], &list[0]["size"], &list[0]["sizes"]), (&json!("writer"), &json!({ "cols": 100, "rows": 30 }), &json!(true)));
+    assert_eq!(
+        (&list[0]["role"], &list[0]["size"], &list[0]["sizes"]),
+        (&json!("writer"), &json!({ "cols": 100, "rows": 30 }), &json!(true))
+    );
     assert_eq!((&list[1]["role"], list[1].get("size"), &list[1]["sizes"]), (&json!("viewer"), None, &json!(false)));
     assert!(list[0]["sinceMs"].is_u64() && list[0].get("lastInputAtMs").is_none());
     assert!(list[0]["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{list:?}");
@@ -155,48 +162,60 @@ fn each_size_policy_with_three_clients() {
     let outlive = Outlive::start();
     // After each step: what `stty size` says inside, as columns and rows.
     let table = [
-        ("latest", vec![
-            (Come(0, 100, 30), (100, 30)),
-            (Come(1, 80, 50), (100, 30)),
-            (Come(2, 120, 20), (100, 30)),
-            (Type(1), (80, 50)),
-            (Resize(2, 121, 21), (121, 21)),
-            (Type(0), (100, 30)),
-            (Leave(0), (121, 21)),
-            (Leave(2), (80, 50)),
-            (Leave(1), (80, 50)),
-            (Come(0, 100, 30), (100, 30)),
-            (Set(70, 22), (70, 22)),
-            (Come(1, 80, 50), (70, 22)),
-            (Leave(1), (70, 22)),
-            (Type(0), (100, 30)),
-        ]),
-        ("smallest", vec![
-            (Come(0, 100, 30), (100, 30)),
-            (Come(1, 80, 50), (80, 30)),
-            (Come(2, 120, 20), (80, 20)),
-            (Type(0), (80, 20)),
-            (Resize(1, 60, 60), (60, 20)),
-            (Leave(2), (60, 30)),
-            (Leave(1), (100, 30)),
-        ]),
-        ("largest", vec![
-            (Come(0, 100, 30), (100, 30)),
-            (Come(1, 80, 50), (100, 50)),
-            (Come(2, 120, 20), (120, 50)),
-            (Type(0), (120, 50)),
-            (Resize(1, 60, 40), (120, 40)),
-            (Leave(2), (100, 40)),
-        ]),
-        ("fixed", vec![
-            (Come(0, 100, 30), (90, 25)),
-            (Come(1, 80, 50), (90, 25)),
-            (Come(2, 120, 20), (90, 25)),
-            (Resize(1, 60, 40), (90, 25)),
-            (Type(2), (90, 25)),
-            (Set(70, 22), (70, 22)),
-            (Leave(0), (70, 22)),
-        ]),
+        (
+            "latest",
+            vec![
+                (Come(0, 100, 30), (100, 30)),
+                (Come(1, 80, 50), (100, 30)),
+                (Come(2, 120, 20), (100, 30)),
+                (Type(1), (80, 50)),
+                (Resize(2, 121, 21), (121, 21)),
+                (Type(0), (100, 30)),
+                (Leave(0), (121, 21)),
+                (Leave(2), (80, 50)),
+                (Leave(1), (80, 50)),
+                (Come(0, 100, 30), (100, 30)),
+                (Set(70, 22), (70, 22)),
+                (Come(1, 80, 50), (70, 22)),
+                (Leave(1), (70, 22)),
+                (Type(0), (100, 30)),
+            ],
+        ),
+        (
+            "smallest",
+            vec![
+                (Come(0, 100, 30), (100, 30)),
+                (Come(1, 80, 50), (80, 30)),
+                (Come(2, 120, 20), (80, 20)),
+                (Type(0), (80, 20)),
+                (Resize(1, 60, 60), (60, 20)),
+                (Leave(2), (60, 30)),
+                (Leave(1), (100, 30)),
+            ],
+        ),
+        (
+            "largest",
+            vec![
+                (Come(0, 100, 30), (100, 30)),
+                (Come(1, 80, 50), (100, 50)),
+                (Come(2, 120, 20), (120, 50)),
+                (Type(0), (120, 50)),
+                (Resize(1, 60, 40), (120, 40)),
+                (Leave(2), (100, 40)),
+            ],
+        ),
+        (
+            "fixed",
+            vec![
+                (Come(0, 100, 30), (90, 25)),
+                (Come(1, 80, 50), (90, 25)),
+                (Come(2, 120, 20), (90, 25)),
+                (Resize(1, 60, 40), (90, 25)),
+                (Type(2), (90, 25)),
+                (Set(70, 22), (70, 22)),
+                (Leave(0), (70, 22)),
+            ],
+        ),
     ];
     for (policy, steps) in table {
         let line = "stty -echo; echo up; n=0; while read x; do n=$((n+1)); echo \"ask $n: $(stty size).\"; done";
@@ -209,7 +228,8 @@ fn each_size_policy_with_three_clients() {
             let what = format!("{policy}, step {number}");
             match step {
                 Come(who, cols, rows) => {
-                    clients[who] = Some(Socket::connect(outlive.http(), &id, &format!("cols={cols}&rows={rows}"), false));
+                    clients[who] =
+                        Some(Socket::connect(outlive.http(), &id, &format!("cols={cols}&rows={rows}"), false));
                 }
                 Type(who) => {
                     let client = clients[who].as_mut().unwrap();
@@ -293,7 +313,9 @@ fn a_client_resumes_at_its_offset_and_misses_nothing() {
     assert!(got == expected, "{} of {} bytes", got.len(), expected.len());
     // Tail, head and beyond.
     let head = expected.len() as u64;
-    for (query, begins) in [("tail=100", head - 100), ("tail=999999999", 0), ("tail=0", head), ("", head), (&format!("from={head}"), head)] {
+    for (query, begins) in
+        [("tail=100", head - 100), ("tail=999999999", 0), ("tail=0", head), ("", head), (&format!("from={head}"), head)]
+    {
         let mut socket = Socket::connect(outlive.http(), &id, query, true);
         assert_eq!((socket.offset, socket.ready["offset"].as_u64()), (begins, Some(begins)), "{query}");
         if begins < head {
@@ -306,14 +328,17 @@ fn a_client_resumes_at_its_offset_and_misses_nothing() {
             assert!(read == expected[begins as usize..], "{query}");
         }
     }
-    let refused = Socket::try_connect(outlive.http(), &id, &format!("from={}", head + 1), true).err().unwrap_or_default();
+    let refused =
+        Socket::try_connect(outlive.http(), &id, &format!("from={}", head + 1), true).err().unwrap_or_default();
     assert!(refused.contains("400"), "{refused}");
 }
 
 #[test]
 fn an_offset_that_is_gone_is_refused_and_says_so() {
     let outlive = Outlive::start();
-    let id = outlive.start_process(json!({ "command": "head -c 3000000 /dev/zero; read x", "shell": true, "maxLogBytes": 300_000 }));
+    let id = outlive.start_process(
+        json!({ "command": "head -c 3000000 /dev/zero; read x", "shell": true, "maxLogBytes": 300_000 }),
+    );
     eventually("all is printed", || (outlive.info(&id)["outputEnd"] == 3_000_000).then_some(()));
     let refused = Socket::try_connect(outlive.http(), &id, "from=0", true).err().unwrap_or_default();
     assert!(refused.contains("410"), "{refused}");
@@ -412,7 +437,10 @@ fn echo(outlive: &Outlive, number: usize, tty: bool) {
     let mut socket = Socket::connect(outlive.http(), &id, "from=0", !tty);
     let (bytes, exit) = socket.read_to_exit();
     assert_eq!(String::from_utf8_lossy(&bytes), String::from_utf8_lossy(&expected), "tty {tty}");
-    assert_eq!((&exit["exitCode"], &exit["exitReason"], &exit["offset"]), (&json!(0), &json!("exited"), &json!(expected.len())));
+    assert_eq!(
+        (&exit["exitCode"], &exit["exitReason"], &exit["offset"]),
+        (&json!(0), &json!("exited"), &json!(expected.len()))
+    );
     // Whoever was told of the exit finds the process exited.
     let info = outlive.info(&id);
     assert_eq!((&info["status"], &info["outputEnd"]), (&json!("exited"), &json!(expected.len())));
@@ -521,7 +549,8 @@ fn sandbox_agent(http: Http, id: &str, query: &str) -> Socket {
 #[test]
 fn the_sandbox_agent_socket_speaks_only_its_own_words() {
     let outlive = Outlive::start();
-    let id = outlive.start_process(json!({ "command": "stty raw -echo; echo up; cat; exit 6", "shell": true, "tty": true }));
+    let id =
+        outlive.start_process(json!({ "command": "stty raw -echo; echo up; cat; exit 6", "shell": true, "tty": true }));
     outlive.wait_output(&id, "up");
     let mut socket = sandbox_agent(outlive.http(), &id, "");
     assert_eq!(socket.ready, json!({ "processId": id, "type": "ready" }));
@@ -540,7 +569,10 @@ fn the_sandbox_agent_socket_speaks_only_its_own_words() {
         (Message::Text("{\"type\":\"input\"}".into()), "invalid terminal frame: "),
         (Message::Text("{\"type\":\"resize\",\"cols\":1}".into()), "invalid terminal frame: "),
         (Message::Binary(b"x".to_vec().into()), "binary input is not supported; use text JSON frames"),
-        (Message::Text(json!({ "type": "input", "data": "x".repeat(65_537) }).to_string().into()), "input payload exceeds maxInputBytesPerRequest (65536)"),
+        (
+            Message::Text(json!({ "type": "input", "data": "x".repeat(65_537) }).to_string().into()),
+            "input payload exceeds maxInputBytesPerRequest (65536)",
+        ),
     ] {
         socket.inner.send(bad).unwrap();
         match socket.next() {

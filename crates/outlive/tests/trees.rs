@@ -54,23 +54,31 @@ fn trees() -> Vec<Tree> {
     vec![
         Tree {
             name: "shell, child, grandchild with setsid",
-            script: format!("sh -c 'setsid sh -c \"while :; do sleep 1000; done; : MARK\" & while :; do sleep 1000; done; : MARK' & echo up; {plain} ; : MARK"),
+            script: format!(
+                "sh -c 'setsid sh -c \"while :; do sleep 1000; done; : MARK\" & while :; do sleep 1000; done; : MARK' & echo up; {plain} ; : MARK"
+            ),
             size: 4,
         },
         Tree {
             name: "double-forked with env -i",
-            script: format!("(env -i /usr/bin/setsid /bin/{plain} </dev/null >/dev/null 2>&1 &) ; echo up; {plain} ; : MARK"),
+            script: format!(
+                "(env -i /usr/bin/setsid /bin/{plain} </dev/null >/dev/null 2>&1 &) ; echo up; {plain} ; : MARK"
+            ),
             size: 3,
         },
         Tree {
             name: "a daemon that respawns",
             // Each child, when killed, is started again by its parent, which is a session of its own.
-            script: format!("setsid sh -c 'while :; do sh -c \"sleep 1000; : MARK\"; done; : MARK' </dev/null >/dev/null 2>&1 & echo up; {plain} ; : MARK"),
+            script: format!(
+                "setsid sh -c 'while :; do sh -c \"sleep 1000; : MARK\"; done; : MARK' </dev/null >/dev/null 2>&1 & echo up; {plain} ; : MARK"
+            ),
             size: 4,
         },
         Tree {
             name: "one that ignores TERM and HUP",
-            script: format!("trap '' TERM HUP; setsid {stubborn} & {stubborn} & echo up; while :; do sleep 1000; done; : MARK"),
+            script: format!(
+                "trap '' TERM HUP; setsid {stubborn} & {stubborn} & echo up; while :; do sleep 1000; done; : MARK"
+            ),
             size: 3,
         },
     ]
@@ -115,7 +123,8 @@ fn every_end(cgroups: &str) {
             let what = format!("{end} of {} with cgroups {cgroups}", tree.name);
             let expected = match end {
                 "stop" => {
-                    let answer = outlive.http().send("POST", &format!("{path}/stop?graceMs=50&waitMs=30000"), &[], None);
+                    let answer =
+                        outlive.http().send("POST", &format!("{path}/stop?graceMs=50&waitMs=30000"), &[], None);
                     assert_eq!(answer.json["status"], "exited", "{what}: {}", answer.text());
                     "stopped"
                 }

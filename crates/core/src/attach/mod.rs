@@ -3,6 +3,6 @@
 mod attachment;
 mod size;
 
-pub use attachment::{Attachment, AttachmentInfo, Role};
 pub(crate) use attachment::Attachments;
+pub use attachment::{Attachment, AttachmentInfo, Role};
 pub use size::{Size, SizePolicy};

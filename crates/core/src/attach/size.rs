@@ -41,9 +41,9 @@ pub(super) fn choose(policy: SizePolicy, clients: &[Client]) -> Option<Size> {
     match policy {
         SizePolicy::Fixed => None,
         // Among clients that have done nothing the first to come stays.
-        SizePolicy::Latest => sizing()
-            .max_by_key(|(client, _)| (client.active, u64::MAX - client.number))
-            .map(|(_, size)| size),
+        SizePolicy::Latest => {
+            sizing().max_by_key(|(client, _)| (client.active, u64::MAX - client.number)).map(|(_, size)| size)
+        }
         SizePolicy::Smallest => both(sizing().map(|(_, size)| size), u16::min),
         SizePolicy::Largest => both(sizing().map(|(_, size)| size), u16::max),
     }

@@ -99,11 +99,15 @@ impl HolderLink {
             has_overflow: Notify::new(),
             requests: super::Requests::default(),
             gone: AtomicBool::new(true),
+            is_gone: Notify::new(),
             retired: AtomicBool::new(false),
-            welcome: ToServer::decode(&[1]).map_or_else(|| unreachable!(), |message| match message {
-                ToServer::Welcome(welcome) => welcome,
-                _ => unreachable!(),
-            }),
+            welcome: ToServer::decode(&[1]).map_or_else(
+                || unreachable!(),
+                |message| match message {
+                    ToServer::Welcome(welcome) => welcome,
+                    _ => unreachable!(),
+                },
+            ),
         }))
     }
 }

@@ -282,7 +282,6 @@ impl Ending {
     }
 }
 
-
 #[derive(Debug)]
 pub(crate) enum SpawnFailure {
     Failed(SpawnFailed),

@@ -71,9 +71,10 @@ impl File {
     pub(super) fn read(&self, at: u64) -> io::Result<Entry> {
         let mut head = [0; HEAD_BYTES];
         read_exact(&self.fd, &mut head, at)?;
-        let [kind, a, b, c, d, e, f, g, h] = head;
-        let name_len = u64::from(u32::from_le_bytes([a, b, c, d]));
-        let value_len = u64::from(u32::from_le_bytes([e, f, g, h]));
+        let [kind, lengths @ ..] = head;
+        // Name length in the low half, value length in the high one.
+        let lengths = u64::from_le_bytes(lengths);
+        let (name_len, value_len) = (lengths & u64::from(u32::MAX), lengths >> 32);
         let len = HEAD_BYTES as u64 + name_len + value_len;
         if len > MAX_ENTRY || at + len > self.published {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a journal entry reaches past the end"));

@@ -35,10 +35,18 @@ enum Kind {
 /// One change. A batch of them is seen whole or not at all.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
-    Put { name: String, value: Vec<u8> },
-    Delete { name: String },
+    Put {
+        name: String,
+        value: Vec<u8>,
+    },
+    Delete {
+        name: String,
+    },
     /// The number of an event and its text.
-    Event { sequence: u64, value: Vec<u8> },
+    Event {
+        sequence: u64,
+        value: Vec<u8>,
+    },
 }
 
 /// What an earlier server left.
@@ -71,7 +79,11 @@ struct Place {
 
 impl Journal {
     /// Takes up the journal that the holder kept, or begins one.
-    pub(crate) fn open(link: HolderLink, kept: Option<OwnedFd>, max_events: usize) -> std::io::Result<(Self, Contents)> {
+    pub(crate) fn open(
+        link: HolderLink,
+        kept: Option<OwnedFd>,
+        max_events: usize,
+    ) -> std::io::Result<(Self, Contents)> {
         let (file, is_new) = match kept {
             Some(fd) => (File::open(fd)?, false),
             None => (File::create()?, true),

@@ -67,11 +67,7 @@ impl Place {
     }
 
     /// Copies `ring` piece by piece: `write` gets each with its position in the segment.
-    pub(crate) fn copy(
-        &self,
-        ring: &LogReader,
-        mut write: impl FnMut(&[u8], u64) -> io::Result<()>,
-    ) -> io::Result<()> {
+    pub(crate) fn copy(&self, ring: &LogReader, mut write: impl FnMut(&[u8], u64) -> io::Result<()>) -> io::Result<()> {
         let changed = || io::Error::other("the log changed while it was archived");
         let mut piece = Vec::new();
         let mut at = self.at;
@@ -149,7 +145,8 @@ impl ArchivedLog {
         if rustix::io::pread(&*self.segment, &mut raw, at) != Ok(raw.len()) {
             return None;
         }
-        let word = |at: usize| raw.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes);
+        let word =
+            |at: usize| raw.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes);
         let packed = word(8);
         let stream = Stream::from_u8(packed as u8)?;
         Some(Mark { sequence: number + 1, offset: word(0), stream, at_ms: packed >> 8 })

@@ -27,7 +27,10 @@ pub struct Entries {
 pub enum Walk {
     Entry(Entry),
     /// Sequences from `from` to before `to` are gone.
-    Gap { from: u64, to: u64 },
+    Gap {
+        from: u64,
+        to: u64,
+    },
 }
 
 impl Entries {
@@ -85,24 +88,20 @@ impl Entries {
                 continue;
             }
             let end = log.source.mark(self.next + 1).map_or(head, |next| next.offset.min(head));
-            match read(log, mark.offset.max(log.tail()), end) {
-                Some((offset, bytes)) => {
-                    self.next += 1;
-                    return Some(Walk::Entry(Entry {
-                        sequence: mark.sequence,
-                        stream: mark.stream,
-                        at_ms: mark.at_ms,
-                        offset,
-                        bytes,
-                    }));
-                }
-                // Overwritten while we looked.
-                None => {
-                    let from = mark.sequence;
-                    self.next = self.next.max(log.source.marks().start).max(mark.sequence);
-                    return Some(Walk::Gap { from, to: self.next + 1 });
-                }
+            if let Some((offset, bytes)) = read(log, mark.offset.max(log.tail()), end) {
+                self.next += 1;
+                return Some(Walk::Entry(Entry {
+                    sequence: mark.sequence,
+                    stream: mark.stream,
+                    at_ms: mark.at_ms,
+                    offset,
+                    bytes,
+                }));
             }
+            // Overwritten while we looked.
+            let from = mark.sequence;
+            self.next = self.next.max(log.source.marks().start).max(mark.sequence);
+            return Some(Walk::Gap { from, to: self.next + 1 });
         }
     }
 }

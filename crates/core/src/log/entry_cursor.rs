@@ -12,7 +12,10 @@ use super::{Cursor, Flow, Log, Start, StreamFilter};
 pub enum EntryItem {
     Entry(Entry),
     /// Sequences from `from` to before `to` are gone.
-    Gap { from: u64, to: u64 },
+    Gap {
+        from: u64,
+        to: u64,
+    },
     /// Too slow for too long: from here on the program does not wait.
     BecameLive,
     /// Every entry before the exit has been given out.

@@ -88,7 +88,9 @@ impl Source {
 
     pub(super) fn last_output_at_ms(&self) -> Option<u64> {
         match self {
-            Self::Ring(ring) => ring.marks().end.checked_sub(1).and_then(|newest| ring.mark(newest)).map(|mark| mark.at_ms),
+            Self::Ring(ring) => {
+                ring.marks().end.checked_sub(1).and_then(|newest| ring.mark(newest)).map(|mark| mark.at_ms)
+            }
             Self::Archived(log) => log.place().last_output_at_ms,
         }
     }

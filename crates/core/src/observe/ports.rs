@@ -49,11 +49,7 @@ pub fn listening_ports(members: &[i32]) -> Vec<ListeningPort> {
             // Taken out, so that the next member which shares it does not tell it again.
             if let Some(socket) = sockets.remove(&inode) {
                 let address = socket.address.to_string();
-                ports.push(ListeningPort {
-                    port: socket.port,
-                    address,
-                    pid: *pid,
-                });
+                ports.push(ListeningPort { port: socket.port, address, pid: *pid });
             }
         }
     }
@@ -88,25 +84,13 @@ fn parse_line(line: &str) -> Option<(u64, Socket)> {
     let inode = fields.nth(5)?.parse().ok()?;
     let (address, port) = local.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
-    Some((
-        inode,
-        Socket {
-            address: parse_address(address)?,
-            port,
-        },
-    ))
+    Some((inode, Socket { address: parse_address(address)?, port }))
 }
 
 /// The kernel prints the address as 32-bit words of this machine's byte order, with the bytes in network
 /// order.
 fn parse_address(hex: &str) -> Option<IpAddr> {
-    let word = |at: usize| {
-        Some(
-            u32::from_str_radix(hex.get(at..at + 8)?, 16)
-                .ok()?
-                .to_ne_bytes(),
-        )
-    };
+    let word = |at: usize| Some(u32::from_str_radix(hex.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
     match hex.len() {
         8 => Some(IpAddr::V4(Ipv4Addr::from(word(0)?))),
         32 => {
@@ -127,12 +111,7 @@ fn open_sockets(pid: i32) -> Vec<u64> {
     };
     let inode = |entry: fs::DirEntry| {
         let target = fs::read_link(entry.path()).ok()?;
-        target
-            .to_str()?
-            .strip_prefix("socket:[")?
-            .strip_suffix(']')?
-            .parse()
-            .ok()
+        target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
     };
     entries.flatten().filter_map(inode).collect()
 }
@@ -169,11 +148,7 @@ mod tests {
         let client = std::net::TcpStream::connect(server).expect("it connects");
         let local = client.local_addr().expect("it is bound").port();
         let ports = listening_ports(&[std::process::id() as i32]);
-        assert!(
-            ports
-                .iter()
-                .any(|listening| listening.port == server.port())
-        );
+        assert!(ports.iter().any(|listening| listening.port == server.port()));
         assert!(ports.iter().all(|listening| listening.port != local));
     }
 
@@ -186,18 +161,11 @@ mod tests {
         let port = listener.local_addr().expect("bound").port();
         let inherited = OwnedFd::from(listener.try_clone().expect("a descriptor"));
         let mut command = Command::new("sleep");
-        let mut child = command
-            .arg("1000")
-            .stdin(Stdio::from(inherited))
-            .spawn()
-            .expect("sleep starts");
+        let mut child = command.arg("1000").stdin(Stdio::from(inherited)).spawn().expect("sleep starts");
         let (me, pid) = (std::process::id() as i32, child.id() as i32);
         for members in [vec![me, pid], vec![pid, me], vec![pid]] {
             let found = listening_ports(&members);
-            let ours: Vec<_> = found
-                .iter()
-                .filter(|listening| listening.port == port)
-                .collect();
+            let ours: Vec<_> = found.iter().filter(|listening| listening.port == port).collect();
             assert_eq!(ours.len(), 1, "{found:?}");
             assert_eq!(ours[0].pid, members[0]);
         }
@@ -215,35 +183,20 @@ mod tests {
     #[cfg(target_endian = "little")]
     fn lines_of_both_tables_are_understood() {
         let line = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  0 0 777 1 0";
-        let socket = Socket {
-            address: Ipv4Addr::LOCALHOST.into(),
-            port: 8080,
-        };
+        let socket = Socket { address: Ipv4Addr::LOCALHOST.into(), port: 8080 };
         assert_eq!(parse_line(line), Some((777, socket)));
         let line = "   1: 00000000000000000000000001000000:0050 \
             00000000000000000000000000000000:0000 0A 0:0 0:0 0 0 0 778 1 0";
-        let socket = Socket {
-            address: Ipv6Addr::LOCALHOST.into(),
-            port: 80,
-        };
+        let socket = Socket { address: Ipv6Addr::LOCALHOST.into(), port: 80 };
         assert_eq!(parse_line(line), Some((778, socket)));
         let mapped = parse_address("0000000000000000FFFF00000100007F");
-        assert_eq!(
-            mapped.map(|address| address.to_string()).as_deref(),
-            Some("::ffff:127.0.0.1")
-        );
+        assert_eq!(mapped.map(|address| address.to_string()).as_deref(), Some("::ffff:127.0.0.1"));
     }
 
     #[test]
     fn other_states_and_broken_lines_are_ignored() {
         let established = "  2: 0100007F:1F90 0100007F:A000 01 0:0 0:0 0 0 0 779 1";
-        for line in [
-            "",
-            "  sl  local_address rem_address   st",
-            established,
-            "0: zz:1 0:0 0A 0 0 0 0 0 1",
-            "é",
-        ] {
+        for line in ["", "  sl  local_address rem_address   st", established, "0: zz:1 0:0 0A 0 0 0 0 0 1", "é"] {
             assert_eq!(parse_line(line), None, "{line}");
         }
         for hex in ["", "0", "0100007", "0100007FF", "zzzzzzzz", "éééé"] {
@@ -253,11 +206,7 @@ mod tests {
 
     #[test]
     fn the_wire_form_is_camel_case() {
-        let port = ListeningPort {
-            port: 80,
-            address: "::".into(),
-            pid: 7,
-        };
+        let port = ListeningPort { port: 80, address: "::".into(), pid: 7 };
         let json = serde_json::to_string(&port).expect("it serializes");
         assert_eq!(json, r#"{"port":80,"address":"::","pid":7}"#);
     }

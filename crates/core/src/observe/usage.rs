@@ -106,10 +106,7 @@ fn ticks_to_ms(ticks: u64) -> u64 {
 
 fn rss_bytes(pid: i32) -> u64 {
     let statm = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
-    let pages = statm
-        .split_ascii_whitespace()
-        .nth(1)
-        .and_then(|pages| pages.parse::<u64>().ok());
+    let pages = statm.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
     pages.unwrap_or(0) * rustix::param::page_size() as u64
 }
 
@@ -118,9 +115,7 @@ fn command_line(pid: i32) -> Option<String> {
     let file = fs::File::open(format!("/proc/{pid}/cmdline")).ok()?;
     let mut bytes = Vec::new();
     file.take(MAX_COMMAND_BYTES).read_to_end(&mut bytes).ok()?;
-    let text = String::from_utf8_lossy(&bytes)
-        .trim_end_matches('\0')
-        .replace('\0', " ");
+    let text = String::from_utf8_lossy(&bytes).trim_end_matches('\0').replace('\0', " ");
     (!text.is_empty()).then_some(text)
 }
 
@@ -128,28 +123,18 @@ fn command_line(pid: i32) -> Option<String> {
 mod tests {
     use super::*;
 
-    const LINE: &[u8] =
-        b"42 (a) Z (b\n) S 7 8 9 0 -1 4194560 1 2 3 4 100 20 3000 400 20 0 1 0 555 1 2 3\n";
+    const LINE: &[u8] = b"42 (a) Z (b\n) S 7 8 9 0 -1 4194560 1 2 3 4 100 20 3000 400 20 0 1 0 555 1 2 3\n";
 
     #[test]
     fn no_name_shifts_the_fields() {
         let stat = Stat::parse(LINE).expect("a whole line");
-        assert_eq!(
-            (stat.name.as_str(), stat.state, stat.ppid),
-            ("a) Z (b\n", 'S', 7)
-        );
-        assert_eq!(
-            (stat.own_ticks, stat.children_ticks, stat.start_ticks),
-            (120, 3400, 555)
-        );
+        assert_eq!((stat.name.as_str(), stat.state, stat.ppid), ("a) Z (b\n", 'S', 7));
+        assert_eq!((stat.own_ticks, stat.children_ticks, stat.start_ticks), (120, 3400, 555));
     }
 
     #[test]
     fn broken_lines_are_refused() {
-        let start = LINE
-            .windows(3)
-            .position(|part| part == b"555")
-            .expect("it is there");
+        let start = LINE.windows(3).position(|part| part == b"555").expect("it is there");
         for cut in 0..start {
             assert!(Stat::parse(&LINE[..cut]).is_none(), "cut at {cut}");
         }
@@ -163,32 +148,21 @@ mod tests {
             assert!(std::time::Instant::now() < until, "no CPU time was counted");
         }
         assert!(usage(&[me]).rss_bytes > 100 * 1024);
-        assert_eq!(
-            usage(&[me, i32::MAX]).rss_bytes / 1024 / 1024,
-            usage(&[me]).rss_bytes / 1024 / 1024
-        );
+        assert_eq!(usage(&[me, i32::MAX]).rss_bytes / 1024 / 1024, usage(&[me]).rss_bytes / 1024 / 1024);
 
         let processes = tree(&[me, i32::MAX]);
         assert_eq!(processes.len(), 1, "what is gone is left out");
         let own = &processes[0];
-        assert_eq!(
-            (own.pid, own.ppid),
-            (me, std::os::unix::process::parent_id() as i32)
-        );
+        assert_eq!((own.pid, own.ppid), (me, std::os::unix::process::parent_id() as i32));
         let program = std::env::args().next().expect("a program name");
         assert!(own.command.starts_with(&program), "{}", own.command);
         let age = clock::wall_ms().saturating_sub(own.started_at_ms);
-        assert!(
-            own.started_at_ms <= clock::wall_ms() + 20 && age < 3_600_000,
-            "{age}"
-        );
+        assert!(own.started_at_ms <= clock::wall_ms() + 20 && age < 3_600_000, "{age}");
     }
 
     #[test]
     fn a_zombie_has_a_name_but_no_command_line() {
-        let mut child = std::process::Command::new("true")
-            .spawn()
-            .expect("true starts");
+        let mut child = std::process::Command::new("true").spawn().expect("true starts");
         let pid = child.id() as i32;
         let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
         while Stat::read(pid).is_none_or(|stat| stat.state != 'Z') {
@@ -203,25 +177,9 @@ mod tests {
     fn the_wire_form_is_camel_case() {
         let me = std::process::id() as i32;
         let json = serde_json::to_value(&tree(&[me])[0]).expect("it serializes");
-        let mut keys: Vec<_> = json
-            .as_object()
-            .expect("an object")
-            .keys()
-            .map(String::as_str)
-            .collect();
+        let mut keys: Vec<_> = json.as_object().expect("an object").keys().map(String::as_str).collect();
         keys.sort_unstable();
-        assert_eq!(
-            keys,
-            [
-                "command",
-                "cpuMs",
-                "pid",
-                "ppid",
-                "rssBytes",
-                "startedAtMs",
-                "state"
-            ]
-        );
+        assert_eq!(keys, ["command", "cpuMs", "pid", "ppid", "rssBytes", "startedAtMs", "state"]);
         assert!(json["state"].is_string());
     }
 }

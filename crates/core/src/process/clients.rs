@@ -43,7 +43,10 @@ impl Process {
     pub async fn close_input(&self) -> Result<()> {
         self.settled(Command::Input).await?;
         if self.is_terminal() {
-            return Err(Error::conflict("is_terminal", "a terminal has no stdin to close; send \\x04 (Ctrl-D) as input"));
+            return Err(Error::conflict(
+                "is_terminal",
+                "a terminal has no stdin to close; send \\x04 (Ctrl-D) as input",
+            ));
         }
         self.input.close();
         self.services.link.close_input(self.key);

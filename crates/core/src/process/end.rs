@@ -89,7 +89,10 @@ impl Process {
                 inner.failures += 1;
                 inner.restart_due = true;
                 let first = if policy.delay_ms == 0 { 1000 } else { policy.delay_ms };
-                first.min(LONGEST_RESTART_DELAY_MS).saturating_mul(1 << (inner.failures - 1).min(16)).min(LONGEST_RESTART_DELAY_MS)
+                first
+                    .min(LONGEST_RESTART_DELAY_MS)
+                    .saturating_mul(1 << (inner.failures - 1).min(16))
+                    .min(LONGEST_RESTART_DELAY_MS)
             }
         };
         let process = Arc::clone(self);
@@ -185,36 +188,33 @@ impl Process {
 
     /// Ends it if it runs, and starts the next generation in place: same id, same log, rising offsets.
     pub async fn restart(self: &Arc<Self>, grace: Duration) -> Result<()> {
-        match self.settled(Command::Restart).await? {
-            Decision::EndThenSpawn => {
-                let generation = lock(&self.inner).record.generation;
-                self.want_stop(true);
-                let kill_at = clock::boot_ms().saturating_add(grace.as_millis() as u64);
-                drop(self.services.link.end(self.key, 15, kill_at, Cause::Stopped));
-                let settled = self.until(|process| {
-                    let inner = lock(&process.inner);
-                    let next_runs = inner.record.generation > generation && !matches!(inner.phase, Phase::Starting);
-                    (next_runs || inner.removed || !inner.record.restart_wanted && matches!(inner.phase, Phase::Exited(_)))
-                        .then_some(())
-                });
-                tokio::select! {
-                    () = settled => {}
-                    () = self.services.link.until_gone() => return Err(Error::holder_gone()),
-                }
-                let inner = lock(&self.inner);
-                if inner.removed {
-                    return Err(Error::not_found(&self.id));
-                }
-                match &inner.start_error {
-                    _ if inner.record.generation > generation => Ok(()),
-                    Some(error) => Err(error.clone()),
-                    None => Err(Error::conflict("stopped_meanwhile", "somebody else stopped the process meanwhile")),
-                }
+        if self.settled(Command::Restart).await? == Decision::EndThenSpawn {
+            let generation = lock(&self.inner).record.generation;
+            self.want_stop(true);
+            let kill_at = clock::boot_ms().saturating_add(grace.as_millis() as u64);
+            drop(self.services.link.end(self.key, 15, kill_at, Cause::Stopped));
+            let settled = self.until(|process| {
+                let inner = lock(&process.inner);
+                let next_runs = inner.record.generation > generation && !matches!(inner.phase, Phase::Starting);
+                (next_runs || inner.removed || !inner.record.restart_wanted && matches!(inner.phase, Phase::Exited(_)))
+                    .then_some(())
+            });
+            tokio::select! {
+                () = settled => {}
+                () = self.services.link.until_gone() => return Err(Error::holder_gone()),
             }
-            _ => {
-                self.begin_start(Command::Restart)?;
-                self.carry_out_start().await
+            let inner = lock(&self.inner);
+            if inner.removed {
+                return Err(Error::not_found(&self.id));
             }
+            match &inner.start_error {
+                _ if inner.record.generation > generation => Ok(()),
+                Some(error) => Err(error.clone()),
+                None => Err(Error::conflict("stopped_meanwhile", "somebody else stopped the process meanwhile")),
+            }
+        } else {
+            self.begin_start(Command::Restart)?;
+            self.carry_out_start().await
         }
     }
 

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-
 use super::lifecycle::{Inner, Process};
 use super::state::Phase;
 use crate::events::Kind;
-use crate::log::Log;
 use crate::lock;
+use crate::log::Log;
 
 /// A process that has ended, as retention sees it.
 pub(crate) struct Ended {

@@ -86,6 +86,7 @@ pub struct Spec {
     pub no_new_privileges: bool,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 fn is_false(value: &bool) -> bool {
     !*value
 }
@@ -262,7 +263,11 @@ impl Spec {
         }
         check_annotations(self.annotations.iter())?;
         if self.shell && !self.args.is_empty() {
-            return Err(Error::invalid("args", "no args with shell: true (the command is a whole line)", self.args.len()));
+            return Err(Error::invalid(
+                "args",
+                "no args with shell: true (the command is a whole line)",
+                self.args.len(),
+            ));
         }
         if let Some(bytes) = self.max_log_bytes
             && !(1..=MAX_LOG_BYTES).contains(&bytes)

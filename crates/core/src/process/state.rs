@@ -77,10 +77,7 @@ pub(crate) fn decide(phase: &Phase, command: Command) -> Result<Decision> {
         (P::Created | P::Exited(_), C::Delete { .. }) => D::Remove,
         (P::Running { .. }, C::Delete { force: true }) => D::KillThenRemove,
         (P::Running { .. }, C::Delete { force: false }) => {
-            return Err(Error::conflict(
-                "still_running",
-                "process is still running; stop or kill it before delete",
-            ));
+            return Err(Error::conflict("still_running", "process is still running; stop or kill it before delete"));
         }
     })
 }

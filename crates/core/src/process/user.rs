@@ -44,10 +44,8 @@ impl User {
         };
         let (user, group) = text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)));
         let number: Option<u32> = user.parse().ok();
-        let entry = passwd_file
-            .lines()
-            .filter_map(passwd)
-            .find(|entry| entry.name == user || number == Some(entry.uid));
+        let entry =
+            passwd_file.lines().filter_map(passwd).find(|entry| entry.name == user || number == Some(entry.uid));
         let uid = match (&entry, number) {
             (Some(entry), _) => entry.uid,
             (None, Some(uid)) => uid,
@@ -110,9 +108,7 @@ mod tests {
     const GROUP: &str = "root:x:0:\nusers:x:100:\nwheel:x:10:bob,ann\n";
 
     fn identity(text: &str) -> Option<(u32, u32, Vec<u32>)> {
-        User::find_in(text, PASSWD, GROUP).ok().map(|user| {
-            (user.identity.uid, user.identity.gid, user.identity.groups)
-        })
+        User::find_in(text, PASSWD, GROUP).ok().map(|user| (user.identity.uid, user.identity.gid, user.identity.groups))
     }
 
     #[test]

@@ -94,7 +94,6 @@ impl Process {
         matches!(lock(&self.inner).phase, Phase::Running { .. })
     }
 
-
     pub(crate) fn is_over(&self) -> bool {
         matches!(lock(&self.inner).phase, Phase::Exited(_))
     }

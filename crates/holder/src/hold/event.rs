@@ -76,10 +76,8 @@ impl Poll {
 
     pub(super) fn wait(&self, ready: &mut Vec<Source>, timeout_ms: Option<u64>) -> Result<(), Errno> {
         let mut events: [std::mem::MaybeUninit<epoll::Event>; 128] = [const { std::mem::MaybeUninit::uninit() }; 128];
-        let timeout = timeout_ms.map(|ms| Timespec {
-            tv_sec: (ms / 1000) as i64,
-            tv_nsec: (ms % 1000 * 1_000_000) as i64,
-        });
+        let timeout =
+            timeout_ms.map(|ms| Timespec { tv_sec: (ms / 1000) as i64, tv_nsec: (ms % 1000 * 1_000_000) as i64 });
         let (filled, _) = match epoll::wait(&self.0, &mut events, timeout.as_ref()) {
             Err(Errno::INTR) => return Ok(()),
             other => other?,

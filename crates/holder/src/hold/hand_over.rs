@@ -65,7 +65,8 @@ impl Holder {
     }
 
     pub(super) fn hand_over_to_ready(&mut self) {
-        match self.servers.iter().find(|server| matches!(server.phase, Phase::Ready { .. })).map(|server| server.epoch) {
+        match self.servers.iter().find(|server| matches!(server.phase, Phase::Ready { .. })).map(|server| server.epoch)
+        {
             Some(epoch) => self.hand_over(epoch),
             // The one that was ready died while the other retired.
             None if !self.has_heir() => self.server_died_at(clock::boot_ms()),
@@ -104,9 +105,10 @@ impl Holder {
         *awaits_ack = false;
         while let Some(object) = left.pop_front() {
             let sent = match &object {
-                Object::Kept(name) => self.kept.get(name).map(|fd| {
-                    server.socket.send(&ToServer::Kept(name.clone()).encode(), &[fd.as_fd()])
-                }),
+                Object::Kept(name) => self
+                    .kept
+                    .get(name)
+                    .map(|fd| server.socket.send(&ToServer::Kept(name.clone()).encode(), &[fd.as_fd()])),
                 Object::Process(key) => self.processes.get(key).map(|process| {
                     let message = ToServer::Held(process.held()).encode();
                     server.socket.send(&message, &beside(process))

@@ -16,8 +16,8 @@ use super::launch::Launching;
 use super::setup;
 use crate::clock;
 use crate::log::{Cause, LogWriter, Recorded, Stream};
-use crate::tree::killer::{Action, Job};
 use crate::tree::Root;
+use crate::tree::killer::{Action, Job};
 use crate::wire::{Held, Spawned};
 
 /// What the drain of a terminal takes at most; more than its kernel buffers hold.

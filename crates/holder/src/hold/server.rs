@@ -32,12 +32,23 @@ const MAX_NOTES: usize = 4096;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    Starting { until: u64 },
-    Ready { until: u64 },
-    TakingOver { left: VecDeque<Object>, awaits_ack: bool, until: u64 },
+    Starting {
+        until: u64,
+    },
+    Ready {
+        until: u64,
+    },
+    TakingOver {
+        left: VecDeque<Object>,
+        awaits_ack: bool,
+        until: u64,
+    },
     Serving,
     /// Asked to retire (`false`), or retired and finishing (`true`).
-    Retiring { done: bool, until: u64 },
+    Retiring {
+        done: bool,
+        until: u64,
+    },
 }
 
 impl Phase {

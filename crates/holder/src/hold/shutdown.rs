@@ -11,8 +11,8 @@ use super::say::say;
 use super::signals::signal;
 use crate::clock;
 use crate::log::Cause;
-use crate::tree::killer::Action;
 use crate::tree::Root;
+use crate::tree::killer::Action;
 
 /// Stands for all descendants of the holder; no process has this key.
 pub(super) const EVERYTHING: u64 = 0;

@@ -33,11 +33,8 @@ impl Holder {
             if pid <= 0 {
                 break;
             }
-            let status = if libc::WIFSIGNALED(raw) {
-                Err(libc::WTERMSIG(raw) as u8)
-            } else {
-                Ok(libc::WEXITSTATUS(raw) as u8)
-            };
+            let status =
+                if libc::WIFSIGNALED(raw) { Err(libc::WTERMSIG(raw) as u8) } else { Ok(libc::WEXITSTATUS(raw) as u8) };
             if let Some(key) = self.pids.remove(&pid) {
                 self.exited(key, status);
             } else if let Some(position) = self.servers.iter().position(|server| server.pid == pid) {

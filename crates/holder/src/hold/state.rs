@@ -205,7 +205,8 @@ impl Holder {
         drop(file);
         setup::become_subreaper()?;
         let signals = setup::take_signals()?;
-        let news = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK)?;
+        let news =
+            rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK)?;
         let killer = Killer::start(rustix::io::fcntl_dupfd_cloexec(&news, 3)?, Vec::new())?;
         let poll = Poll::new()?;
         poll.add(&signals, Source::Signals)?;
@@ -317,11 +318,8 @@ impl Holder {
             fds.push(fd);
             fd
         };
-        let kept = self
-            .kept
-            .iter()
-            .map(|(name, fd)| KeptState { name: name.clone(), fd: number(fd.as_raw_fd()) })
-            .collect();
+        let kept =
+            self.kept.iter().map(|(name, fd)| KeptState { name: name.clone(), fd: number(fd.as_raw_fd()) }).collect();
         let processes = self.processes.values().map(|process| freeze_process(process, &mut number)).collect();
         let servers = self
             .servers

@@ -15,9 +15,10 @@ impl Holder {
             return;
         }
         let one_serves = self.servers.iter().any(|server| server.phase == Phase::Serving);
-        let one_starts = self.servers.iter().any(|server| {
-            !matches!(server.phase, Phase::Serving | Phase::Retiring { done: true, .. })
-        });
+        let one_starts = self
+            .servers
+            .iter()
+            .any(|server| !matches!(server.phase, Phase::Serving | Phase::Retiring { done: true, .. }));
         if !one_serves || one_starts {
             self.note(Note::Say(ToServer::Upgraded(b"another start or upgrade is under way".to_vec())));
             return;

@@ -21,9 +21,8 @@ impl Map {
     /// Maps the first `len` bytes of a memfd that is sealed against shrinking.
     pub(super) fn new(file: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
         // SAFETY: a fresh mapping chosen by the kernel; nothing else lies there.
-        let start = unsafe {
-            mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0)
-        }?;
+        let start =
+            unsafe { mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0) }?;
         let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { start, len })
     }
@@ -31,9 +30,12 @@ impl Map {
     /// The 64-bit word at byte `at`; positions outside of the map give the last word, which no field uses.
     pub(super) fn word(&self, at: usize) -> &AtomicU64 {
         let at = at.min(self.len - 8) & !7;
+        #[expect(clippy::cast_ptr_alignment, reason = "the map is page-aligned and `at` a multiple of 8")]
         // SAFETY: in bounds, 8-byte aligned (the map is page-aligned), alive as long as `self`, and every
         // access to these bytes from any process is atomic.
-        unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(at).cast::<u64>()) }
+        unsafe {
+            AtomicU64::from_ptr(self.start.as_ptr().add(at).cast::<u64>())
+        }
     }
 
     /// Reads from `source` into the bytes `at .. at + len` of the map.

@@ -125,8 +125,7 @@ impl LogReader {
 
     /// Number of the mark whose chunk contains `offset` (or the newest one before it).
     pub fn mark_of(&self, offset: u64) -> Option<u64> {
-        find_mark(self.marks(), offset, |number| self.mark(number))
-            .filter(|number| *number >= self.load(AT_MARK_TAIL))
+        find_mark(self.marks(), offset, |number| self.mark(number)).filter(|number| *number >= self.load(AT_MARK_TAIL))
     }
 
     /// Asks for a wake-up at the next change. Call it, then look at the head again, then sleep.

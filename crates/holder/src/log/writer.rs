@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, fence};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
+use super::CHUNK_BYTES;
 use super::hold::{self, Slot};
 use super::layout::{
     AT_BLOCKED, AT_BUDGET, AT_CAPACITY, AT_EXIT, AT_EXIT_OFFSET, AT_EXITED_AT, AT_GENERATION, AT_HEAD, AT_INPUT,
@@ -16,7 +17,6 @@ use super::layout::{
     MAGIC, MARK_BYTES, PAGE, Sizes, Stream, pack_exit,
 };
 use super::map::Map;
-use super::CHUNK_BYTES;
 use crate::clock;
 
 /// A read shorter than this has probably emptied the descriptor: publish now, so that the first byte of
@@ -178,9 +178,7 @@ impl LogWriter {
             self.give_up_before(self.mark_word(oldest + 1).load(Relaxed));
         }
         self.mark_word(mark).store(start, Relaxed);
-        self.map
-            .word(self.mark_at(mark) + 8)
-            .store(clock::wall_ms() << 8 | stream as u64, Relaxed);
+        self.map.word(self.mark_at(mark) + 8).store(clock::wall_ms() << 8 | stream as u64, Relaxed);
         self.word(AT_MARKS).store(mark + 1, SeqCst);
         self.word(AT_HEAD).store(head, SeqCst);
         self.keep_budget();
@@ -289,9 +287,7 @@ impl LogWriter {
 pub(super) fn read_sizes(file: BorrowedFd<'_>) -> io::Result<Sizes> {
     let mut header = [0u8; 40];
     let filled = rustix::io::pread(file, &mut header, 0)?;
-    let word = |at: usize| {
-        header.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
-    };
+    let word = |at: usize| header.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes);
     let sizes = Sizes {
         capacity: word(AT_CAPACITY),
         mark_slots: word(AT_MARK_SLOTS),

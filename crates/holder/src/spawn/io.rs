@@ -80,11 +80,7 @@ fn terminal(io: &Io, identity: Option<&Identity>) -> Result<Ends, Errno> {
         let owner = rustix::fs::Uid::from_raw(identity.uid);
         let _ = rustix::fs::fchown(&slave, Some(owner), None);
     }
-    let program = [
-        rustix::io::fcntl_dupfd_cloexec(&slave, 3)?,
-        rustix::io::fcntl_dupfd_cloexec(&slave, 3)?,
-        slave,
-    ];
+    let program = [rustix::io::fcntl_dupfd_cloexec(&slave, 3)?, rustix::io::fcntl_dupfd_cloexec(&slave, 3)?, slave];
     let input = rustix::io::fcntl_dupfd_cloexec(&master, 3)?;
     Ok(Ends { program, streams: vec![(master, Stream::Terminal)], input: Some(input) })
 }

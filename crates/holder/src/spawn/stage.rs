@@ -124,9 +124,8 @@ impl Stage {
             strings.push(string);
             Ok(pointer)
         };
-        let mut list = |items: &[Vec<u8>]| -> Result<Vec<*const c_char>, Errno> {
-            items.iter().map(|item| keep(item)).collect()
-        };
+        let mut list =
+            |items: &[Vec<u8>]| -> Result<Vec<*const c_char>, Errno> { items.iter().map(|item| keep(item)).collect() };
         let programs = list(&spawn.programs)?;
         let mut argv = list(&spawn.arguments)?;
         let mut envp = list(&spawn.environment)?;

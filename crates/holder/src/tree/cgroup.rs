@@ -35,12 +35,8 @@ impl Cgroups {
         let mounts = fs::read("/proc/self/mountinfo").ok()?;
         let own = fs::read("/proc/self/cgroup").ok()?;
         let own = own_path(&own)?;
-        let places = mounts
-            .split(|byte| *byte == b'\n')
-            .filter_map(cgroup2_mount);
-        places
-            .filter_map(|mount| mount.locate(own))
-            .find_map(|place| Self::below(&place))
+        let places = mounts.split(|byte| *byte == b'\n').filter_map(cgroup2_mount);
+        places.filter_map(|mount| mount.locate(own)).find_map(|place| Self::below(&place))
     }
 
     fn below(place: &Path) -> Option<Self> {
@@ -94,11 +90,7 @@ impl Drop for Cgroups {
 /// `cgroup.procs` for writing: a child that writes `0` to it moves itself in.
 pub fn procs_fd(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(
-        path.join("cgroup.procs"),
-        flags,
-        Mode::empty(),
-    )?)
+    Ok(rustix::fs::open(path.join("cgroup.procs"), flags, Mode::empty())?)
 }
 
 /// The cgroup itself, for clone3 with CLONE_INTO_CGROUP, which is far cheaper than moving in afterwards.
@@ -175,9 +167,7 @@ fn remove_leftovers(place: &Path) {
     for path in directories(place) {
         let name = path.file_name().and_then(|name| name.to_str());
         let holder = name.and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
-        if holder.is_some_and(|pid| {
-            pid != std::process::id() && !Path::new(&format!("/proc/{pid}")).exists()
-        }) {
+        if holder.is_some_and(|pid| pid != std::process::id() && !Path::new(&format!("/proc/{pid}")).exists()) {
             // Fails where something still lives in it, as it should.
             let _ = remove(&path);
         }
@@ -192,25 +182,18 @@ fn create_dir(path: &Path) -> io::Result<()> {
 }
 
 fn write(path: &Path, text: &[u8]) -> io::Result<()> {
-    fs::OpenOptions::new()
-        .write(true)
-        .open(path)?
-        .write_all(text)
+    fs::OpenOptions::new().write(true).open(path)?.write_all(text)
 }
 
 /// The number in the line `name number`.
 fn count_of(events: &str, name: &str) -> u64 {
     let mut pairs = events.lines().filter_map(|line| line.split_once(' '));
-    pairs
-        .find(|(key, _)| *key == name)
-        .and_then(|(_, count)| count.trim().parse().ok())
-        .unwrap_or(0)
+    pairs.find(|(key, _)| *key == name).and_then(|(_, count)| count.trim().parse().ok()).unwrap_or(0)
 }
 
 /// Our path in the v2 hierarchy: the line `0::/path`.
 fn own_path(text: &[u8]) -> Option<&[u8]> {
-    text.split(|byte| *byte == b'\n')
-        .find_map(|line| line.strip_prefix(b"0::"))
+    text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"0::"))
 }
 
 struct Mount {
@@ -234,10 +217,7 @@ impl Mount {
         if below.split(|byte| *byte == b'/').any(|part| part == b"..") {
             return None;
         }
-        Some(
-            self.point
-                .join(PathBuf::from(std::ffi::OsString::from_vec(below.to_vec()))),
-        )
+        Some(self.point.join(PathBuf::from(std::ffi::OsString::from_vec(below.to_vec()))))
     }
 }
 
@@ -249,10 +229,7 @@ fn cgroup2_mount(line: &[u8]) -> Option<Mount> {
         return None;
     }
     let point = unescape(fields.get(4)?);
-    Some(Mount {
-        root: unescape(fields.get(3)?),
-        point: PathBuf::from(std::ffi::OsString::from_vec(point)),
-    })
+    Some(Mount { root: unescape(fields.get(3)?), point: PathBuf::from(std::ffi::OsString::from_vec(point)) })
 }
 
 /// Space, tab, newline and backslash are written `\ooo` there.
@@ -261,8 +238,7 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     let mut rest = field;
     while let Some((first, tail)) = rest.split_first() {
         let code = tail.get(..3).filter(|_| *first == b'\\');
-        let code =
-            code.and_then(|code| u8::from_str_radix(std::str::from_utf8(code).ok()?, 8).ok());
+        let code = code.and_then(|code| u8::from_str_radix(std::str::from_utf8(code).ok()?, 8).ok());
         plain.push(code.unwrap_or(*first));
         rest = if code.is_some() { &tail[3..] } else { tail };
     }
@@ -281,24 +257,11 @@ mod tests {
     #[test]
     fn the_own_cgroup_is_found_below_the_mount() {
         let whole = "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw";
-        assert_eq!(
-            locate(whole, "/a/b").as_deref(),
-            Some("/sys/fs/cgroup/unified/a/b")
-        );
-        assert_eq!(
-            locate(whole, "/").as_deref(),
-            Some("/sys/fs/cgroup/unified/")
-        );
-        let part =
-            "1 2 0:3 /docker/x /sys/fs/cgroup rw shared:1 master:2 - cgroup2 cgroup rw,nsdelegate";
-        assert_eq!(
-            locate(part, "/docker/x/y").as_deref(),
-            Some("/sys/fs/cgroup/y")
-        );
-        assert_eq!(
-            locate(part, "/docker/x").as_deref(),
-            Some("/sys/fs/cgroup/")
-        );
+        assert_eq!(locate(whole, "/a/b").as_deref(), Some("/sys/fs/cgroup/unified/a/b"));
+        assert_eq!(locate(whole, "/").as_deref(), Some("/sys/fs/cgroup/unified/"));
+        let part = "1 2 0:3 /docker/x /sys/fs/cgroup rw shared:1 master:2 - cgroup2 cgroup rw,nsdelegate";
+        assert_eq!(locate(part, "/docker/x/y").as_deref(), Some("/sys/fs/cgroup/y"));
+        assert_eq!(locate(part, "/docker/x").as_deref(), Some("/sys/fs/cgroup/"));
         assert_eq!(locate(part, "/docker/xy"), None);
         assert_eq!(locate(part, "/other"), None);
     }
@@ -313,13 +276,7 @@ mod tests {
 
     #[test]
     fn other_mounts_and_broken_lines_are_ignored() {
-        for line in [
-            "",
-            "-",
-            "1 2 3",
-            "1 2 0:3 / /x rw - cgroup cgroup rw,memory",
-            "- cgroup2",
-        ] {
+        for line in ["", "-", "1 2 3", "1 2 0:3 / /x rw - cgroup cgroup rw,memory", "- cgroup2"] {
             assert!(cgroup2_mount(line.as_bytes()).is_none(), "{line}");
         }
     }
@@ -347,9 +304,7 @@ mod tests {
 
     #[test]
     fn names_cannot_lead_elsewhere() {
-        let cgroups = Cgroups {
-            base: PathBuf::from("/nonexistent"),
-        };
+        let cgroups = Cgroups { base: PathBuf::from("/nonexistent") };
         for name in ["", ".", "..", "a/b", "cgroup.procs", "a b", "ä"] {
             let error = cgroups.create(name).expect_err("the name must be refused");
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{name}");

@@ -63,9 +63,7 @@ impl Search {
             work.run();
             stuck_threads.fetch_sub(1, Ordering::Relaxed);
         };
-        let builder = thread::Builder::new()
-            .name("environ".into())
-            .stack_size(STACK_BYTES);
+        let builder = thread::Builder::new().name("environ".into()).stack_size(STACK_BYTES);
         if builder.spawn(body).is_err() {
             self.stuck_threads.fetch_sub(1, Ordering::Relaxed);
             return Vec::new();
@@ -73,12 +71,7 @@ impl Search {
         let (found, complete) = collect(&receiver, Instant::now() + PATIENCE);
         if !complete {
             let pid = reading.load(Ordering::Relaxed);
-            self.avoid.extend(
-                asked
-                    .iter()
-                    .filter(|seen| seen.pid == pid)
-                    .map(|seen| (pid, seen.start_time)),
-            );
+            self.avoid.extend(asked.iter().filter(|seen| seen.pid == pid).map(|seen| (pid, seen.start_time)));
         }
         found
     }
@@ -122,10 +115,7 @@ impl Work {
 /// may wait.
 pub fn carriers(id: &str, seen: &[Seen]) -> Vec<i32> {
     let living = seen.iter().filter(|seen| !seen.is_dead());
-    living
-        .map(|seen| seen.pid)
-        .filter(|pid| value_of(*pid).as_deref() == Some(id.as_bytes()))
-        .collect()
+    living.map(|seen| seen.pid).filter(|pid| value_of(*pid).as_deref() == Some(id.as_bytes())).collect()
 }
 
 fn value_of(pid: i32) -> Option<Vec<u8>> {
@@ -136,9 +126,7 @@ fn value_of(pid: i32) -> Option<Vec<u8>> {
 }
 
 fn parse(environ: &[u8]) -> Option<&[u8]> {
-    environ
-        .split(|byte| *byte == 0)
-        .find_map(|entry| entry.strip_prefix(VARIABLE.as_bytes())?.strip_prefix(b"="))
+    environ.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(VARIABLE.as_bytes())?.strip_prefix(b"="))
 }
 
 #[cfg(test)]
@@ -147,17 +135,9 @@ mod tests {
 
     #[test]
     fn only_the_whole_name_at_the_start_of_an_entry_counts() {
-        assert_eq!(
-            parse(b"A=1\0OUTLIVE_PROCESS_ID=proc_1\0B=2\0"),
-            Some(&b"proc_1"[..])
-        );
+        assert_eq!(parse(b"A=1\0OUTLIVE_PROCESS_ID=proc_1\0B=2\0"), Some(&b"proc_1"[..]));
         assert_eq!(parse(b"OUTLIVE_PROCESS_ID="), Some(&b""[..]));
-        for environ in [
-            "",
-            "A=OUTLIVE_PROCESS_ID=x",
-            "XOUTLIVE_PROCESS_ID=x",
-            "OUTLIVE_PROCESS_IDS=x",
-        ] {
+        for environ in ["", "A=OUTLIVE_PROCESS_ID=x", "XOUTLIVE_PROCESS_ID=x", "OUTLIVE_PROCESS_IDS=x"] {
             assert_eq!(parse(environ.as_bytes()), None, "{environ}");
         }
     }

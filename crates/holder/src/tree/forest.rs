@@ -37,22 +37,12 @@ impl Root {
     pub fn of(pid: i32, key: u64, id: &str) -> Self {
         let start_time = Procs::open().and_then(|procs| Ok(procs.stat(pid)?.start_time));
         let marked = mark::key_of(pid) == Some(key);
-        Self {
-            pid,
-            start_time: start_time.unwrap_or(0),
-            key,
-            environ_id: (!marked).then(|| id.to_owned()),
-        }
+        Self { pid, start_time: start_time.unwrap_or(0), key, environ_id: (!marked).then(|| id.to_owned()) }
     }
 
     /// A tree of which only the mark is known.
     pub fn marked(key: u64) -> Self {
-        Self {
-            pid: 0,
-            start_time: 0,
-            key,
-            environ_id: None,
-        }
+        Self { pid: 0, start_time: 0, key, environ_id: None }
     }
 
     fn is(&self, seen: &Seen) -> bool {
@@ -122,10 +112,7 @@ impl<'a> Forest<'a> {
         for pid in others.iter().filter(|pid| **pid > 0) {
             walk.reach(self.by_pid.find(*pid));
         }
-        let at_root = self
-            .by_pid
-            .find(root.pid)
-            .filter(|at| root.is(&self.seen[*at]));
+        let at_root = self.by_pid.find(root.pid).filter(|at| root.is(&self.seen[*at]));
         walk.reach(at_root);
         if root.pid == self.own_pid {
             walk.reach(self.by_parent.find(self.own_pid));
@@ -162,14 +149,7 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     fn new(forest: &'a Forest<'a>) -> Self {
         let reached = vec![false; forest.seen.len()];
-        Self {
-            forest,
-            reached,
-            queue: Vec::new(),
-            sessions: Vec::new(),
-            groups: Vec::new(),
-            keys: Vec::new(),
-        }
+        Self { forest, reached, queue: Vec::new(), sessions: Vec::new(), groups: Vec::new(), keys: Vec::new() }
     }
 
     fn reach(&mut self, found: impl IntoIterator<Item = usize>) {
@@ -244,10 +224,7 @@ impl<K: Copy + Ord> Index<K> {
 
     fn find(&self, key: K) -> impl Iterator<Item = usize> + use<'_, K> {
         let first = self.0.partition_point(|(other, _)| *other < key);
-        self.0[first..]
-            .iter()
-            .take_while(move |(other, _)| *other == key)
-            .map(|(_, at)| *at as usize)
+        self.0[first..].iter().take_while(move |(other, _)| *other == key).map(|(_, at)| *at as usize)
     }
 }
 
@@ -262,32 +239,15 @@ mod tests {
     /// A process of the holder's session 50 and group 50; tests change what matters to them.
     fn process(pid: i32, ppid: i32) -> Seen {
         let start_time = pid as u64;
-        Seen {
-            pid,
-            ppid,
-            pgrp: HOLDER,
-            session: HOLDER,
-            state: b'S',
-            threads: 1,
-            start_time,
-            key: 0,
-        }
+        Seen { pid, ppid, pgrp: HOLDER, session: HOLDER, state: b'S', threads: 1, start_time, key: 0 }
     }
 
     fn leader(pid: i32, ppid: i32) -> Seen {
-        Seen {
-            pgrp: pid,
-            session: pid,
-            ..process(pid, ppid)
-        }
+        Seen { pgrp: pid, session: pid, ..process(pid, ppid) }
     }
 
     fn inside(session: i32, seen: Seen) -> Seen {
-        Seen {
-            pgrp: session,
-            session,
-            ..seen
-        }
+        Seen { pgrp: session, session, ..seen }
     }
 
     fn marked(seen: Seen) -> Seen {
@@ -295,12 +255,7 @@ mod tests {
     }
 
     fn root(pid: i32) -> Root {
-        Root {
-            pid,
-            start_time: pid as u64,
-            key: KEY,
-            environ_id: None,
-        }
+        Root { pid, start_time: pid as u64, key: KEY, environ_id: None }
     }
 
     fn pids(root: &Root, processes: &[Seen]) -> Vec<i32> {
@@ -308,29 +263,16 @@ mod tests {
     }
 
     fn pids_with(root: &Root, processes: &[Seen], others: &[i32]) -> Vec<i32> {
-        let mut seen = vec![
-            process(1, 0),
-            leader(2, 0),
-            leader(HOLDER, 1),
-            process(SERVER, HOLDER),
-        ];
+        let mut seen = vec![process(1, 0), leader(2, 0), leader(HOLDER, 1), process(SERVER, HOLDER)];
         seen.extend_from_slice(processes);
         seen.sort_by_key(|seen| seen.pid);
         let forest = Forest::around(HOLDER, &seen, &[SERVER]);
-        forest
-            .members(root, others)
-            .iter()
-            .map(|seen| seen.pid)
-            .collect()
+        forest.members(root, others).iter().map(|seen| seen.pid).collect()
     }
 
     #[test]
     fn the_mark_alone_is_enough() {
-        let seen = [
-            marked(process(90, 1)),
-            marked(process(91, 1)),
-            process(92, 1),
-        ];
+        let seen = [marked(process(90, 1)), marked(process(91, 1)), process(92, 1)];
         assert_eq!(pids(&Root::marked(KEY), &seen), [90, 91]);
         assert_eq!(pids(&Root::marked(8), &seen), []);
     }
@@ -353,39 +295,21 @@ mod tests {
     #[test]
     fn key_zero_matches_no_unmarked_process() {
         let unmarked = Root { key: 0, ..root(60) };
-        assert_eq!(
-            pids(&unmarked, &[process(60, HOLDER), process(70, 1)]),
-            [60]
-        );
+        assert_eq!(pids(&unmarked, &[process(60, HOLDER), process(70, 1)]), [60]);
         assert_eq!(pids(&Root::marked(0), &[process(60, HOLDER)]), []);
     }
 
     #[test]
     fn a_reused_pid_is_nobody_of_ours() {
-        let reused = Seen {
-            start_time: 999,
-            ..leader(60, 1)
-        };
+        let reused = Seen { start_time: 999, ..leader(60, 1) };
         let seen = [reused, inside(60, process(61, 60))];
         assert_eq!(pids(&root(60), &seen), []);
-        assert_eq!(
-            pids(
-                &Root {
-                    start_time: 0,
-                    ..root(60)
-                },
-                &seen
-            ),
-            []
-        );
+        assert_eq!(pids(&Root { start_time: 0, ..root(60) }, &seen), []);
     }
 
     #[test]
     fn a_dead_root_is_no_member_but_its_session_still_is() {
-        let zombie = Seen {
-            state: b'Z',
-            ..leader(60, HOLDER)
-        };
+        let zombie = Seen { state: b'Z', ..leader(60, HOLDER) };
         assert_eq!(pids(&root(60), &[zombie, inside(60, process(61, 1))]), [61]);
     }
 
@@ -399,34 +323,21 @@ mod tests {
 
     #[test]
     fn a_group_inside_the_holders_session_needs_a_marked_member_or_the_root() {
-        let of_group = |pid| Seen {
-            pgrp: 60,
-            ..process(pid, 1)
-        };
+        let of_group = |pid| Seen { pgrp: 60, ..process(pid, 1) };
         assert_eq!(pids(&root(60), &[of_group(61), of_group(62)]), []);
-        assert_eq!(
-            pids(&root(60), &[of_group(61), marked(of_group(62))]),
-            [61, 62]
-        );
+        assert_eq!(pids(&root(60), &[of_group(61), marked(of_group(62))]), [61, 62]);
         assert_eq!(pids(&root(60), &[of_group(60), of_group(61)]), [60, 61]);
     }
 
     #[test]
     fn the_holders_own_session_is_never_taken_along() {
-        let seen = [
-            marked(process(60, HOLDER)),
-            process(61, HOLDER),
-            process(62, 1),
-        ];
+        let seen = [marked(process(60, HOLDER)), process(61, HOLDER), process(62, 1)];
         assert_eq!(pids(&root(60), &seen), [60]);
     }
 
     #[test]
     fn sessions_of_other_namespaces_are_not_one_session() {
-        let seen = [
-            marked(inside(0, process(60, HOLDER))),
-            inside(0, process(61, 1)),
-        ];
+        let seen = [marked(inside(0, process(60, HOLDER))), inside(0, process(61, 1))];
         assert_eq!(pids(&root(60), &seen), [60]);
     }
 
@@ -447,12 +358,7 @@ mod tests {
 
     #[test]
     fn our_own_pid_stands_for_everything_below_us() {
-        let seen = [
-            process(60, HOLDER),
-            leader(61, 60),
-            process(62, SERVER),
-            process(63, 1),
-        ];
+        let seen = [process(60, HOLDER), leader(61, 60), process(62, SERVER), process(63, 1)];
         assert_eq!(pids(&root(HOLDER), &seen), [60, 61]);
     }
 
@@ -464,10 +370,7 @@ mod tests {
             inner(leader(61, 60)),
             inner(leader(62, 1)),
             process(63, 62),
-            Seen {
-                key: 9,
-                ..leader(64, 1)
-            },
+            Seen { key: 9, ..leader(64, 1) },
         ];
         assert_eq!(pids(&root(60), &seen), [60, 61, 62, 63]);
     }
@@ -475,17 +378,9 @@ mod tests {
     #[test]
     fn the_mark_that_we_carry_ourselves_proves_nothing() {
         let outer = |seen| Seen { key: 8, ..seen };
-        let seen = [
-            outer(leader(HOLDER, 1)),
-            outer(process(60, HOLDER)),
-            outer(process(70, 1)),
-        ];
+        let seen = [outer(leader(HOLDER, 1)), outer(process(60, HOLDER)), outer(process(70, 1))];
         let forest = Forest::around(HOLDER, &seen, &[]);
-        let pids: Vec<i32> = forest
-            .members(&root(60), &[])
-            .iter()
-            .map(|seen| seen.pid)
-            .collect();
+        let pids: Vec<i32> = forest.members(&root(60), &[]).iter().map(|seen| seen.pid).collect();
         assert_eq!(pids, [60]);
     }
 
@@ -497,23 +392,13 @@ mod tests {
 
     #[test]
     fn a_zombie_that_still_has_threads_is_a_member() {
-        let seen = [marked(Seen {
-            state: b'Z',
-            threads: 2,
-            ..process(60, HOLDER)
-        })];
+        let seen = [marked(Seen { state: b'Z', threads: 2, ..process(60, HOLDER) })];
         assert_eq!(pids(&root(60), &seen), [60]);
     }
 
     #[test]
     fn parents_come_before_children_whatever_their_pids() {
-        let wrapped = Seen {
-            start_time: 100,
-            ..marked(process(55, 90))
-        };
-        assert_eq!(
-            pids(&Root::marked(KEY), &[marked(process(90, 1)), wrapped]),
-            [90, 55]
-        );
+        let wrapped = Seen { start_time: 100, ..marked(process(55, 90)) };
+        assert_eq!(pids(&Root::marked(KEY), &[marked(process(90, 1)), wrapped]), [90, 55]);
     }
 }

@@ -86,12 +86,7 @@ impl Hunt {
         let known = std::mem::take(&mut self.prey);
         let signalled = self.signalled;
         let killing = self.killing;
-        *self = Self {
-            prey: known,
-            signalled,
-            killing,
-            ..Self::new(self.ticket, root, cgroup, now)
-        };
+        *self = Self { prey: known, signalled, killing, ..Self::new(self.ticket, root, cgroup, now) };
     }
 
     pub(super) fn keys(&self) -> &[u64] {
@@ -123,11 +118,7 @@ impl Hunt {
     }
 
     fn signal(&self) -> Signal {
-        if self.killing {
-            Signal::KILL
-        } else {
-            Signal::STOP
-        }
+        if self.killing { Signal::KILL } else { Signal::STOP }
     }
 
     /// Takes the result of a pass. `outrun`: something forked faster than the pass could look.
@@ -139,13 +130,8 @@ impl Hunt {
         }
         let complete = !outrun || self.outrun >= OUTRUN_PASSES;
         self.outrun += u32::from(!complete);
-        self.quiet = if found || !complete {
-            0
-        } else {
-            self.quiet + 1
-        };
-        let frozen =
-            self.quiet > 0 || self.passes >= FREEZE_PASSES || now - self.began >= FREEZE_TIME;
+        self.quiet = if found || !complete { 0 } else { self.quiet + 1 };
+        let frozen = self.quiet > 0 || self.passes >= FREEZE_PASSES || now - self.began >= FREEZE_TIME;
         if !self.killing && frozen {
             self.killing = true;
             self.kill_all(procs);
@@ -168,11 +154,7 @@ impl Hunt {
                 continue;
             }
             found = true;
-            let sent = if sighted.remove(&seen.pid) {
-                Ok(())
-            } else {
-                send(procs, seen, signal)
-            };
+            let sent = if sighted.remove(&seen.pid) { Ok(()) } else { send(procs, seen, signal) };
             self.signalled += u32::from(sent.is_ok());
             if sent != Err(Errno::SRCH) {
                 self.prey.insert(seen.pid, *seen);
@@ -206,11 +188,7 @@ impl Hunt {
     /// When waiting, or hunting on, ends at the latest.
     pub(super) fn deadline(&self) -> Instant {
         let limit = self.began + LIMIT;
-        if self.needs_pass() {
-            limit
-        } else {
-            limit.min(self.last_found + LINGER)
-        }
+        if self.needs_pass() { limit } else { limit.min(self.last_found + LINGER) }
     }
 
     /// The answer, if there is nothing more to do or to wait for.
@@ -219,8 +197,7 @@ impl Hunt {
         if self.needs_pass() && !late {
             return None;
         }
-        self.prey
-            .retain(|_, seen| Target::find(procs, seen).is_some());
+        self.prey.retain(|_, seen| Target::find(procs, seen).is_some());
         let mut survivors = self.prey.len() as u32;
         if survivors > 0 && !late {
             return None;
@@ -229,11 +206,7 @@ impl Hunt {
             // Stopped in the middle of it: what the last pass could not see, or was too late for, counts too.
             survivors = survivors.max(1);
         }
-        Some(Done {
-            ticket: self.ticket,
-            signalled: self.signalled,
-            survivors,
-        })
+        Some(Done { ticket: self.ticket, signalled: self.signalled, survivors })
     }
 }
 

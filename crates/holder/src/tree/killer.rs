@@ -98,15 +98,8 @@ impl Killer {
     /// signalled.
     pub fn start(notify: OwnedFd, exempt: Vec<i32>) -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let inbox = Mutex::new(Inbox {
-            exempt,
-            ..Inbox::default()
-        });
-        let shared = Arc::new(Shared {
-            inbox,
-            done: Mutex::default(),
-            wake,
-        });
+        let inbox = Mutex::new(Inbox { exempt, ..Inbox::default() });
+        let shared = Arc::new(Shared { inbox, done: Mutex::default(), wake });
         let worker = Worker {
             shared: Arc::clone(&shared),
             notify,
@@ -115,9 +108,7 @@ impl Killer {
             orders: Vec::new(),
             hunts: Vec::new(),
         };
-        let builder = thread::Builder::new()
-            .name("killer".into())
-            .stack_size(STACK_BYTES);
+        let builder = thread::Builder::new().name("killer".into()).stack_size(STACK_BYTES);
         builder.spawn(move || worker.run())?;
         Ok(Self { shared })
     }
@@ -201,12 +192,7 @@ impl Worker {
     }
 
     fn accept_kill(&mut self, job: Job) {
-        let Job {
-            ticket,
-            root,
-            cgroup,
-            ..
-        } = job;
+        let Job { ticket, root, cgroup, .. } = job;
         if let Some(path) = &cgroup {
             // Not every kernel can; the passes do it then.
             let _ = cgroup::kill(path);
@@ -220,24 +206,14 @@ impl Worker {
     }
 
     fn accept_signal(&mut self, job: Job, signal: i32) {
-        let Job {
-            ticket,
-            root,
-            cgroup,
-            ..
-        } = job;
+        let Job { ticket, root, cgroup, .. } = job;
         if self.hunts.iter().any(|hunt| hunt.ticket == ticket) {
             return;
         }
         match self.orders.iter_mut().find(|order| order.ticket == ticket) {
             Some(order) if order.signals.contains(&signal) => {}
             Some(order) => order.signals.push(signal),
-            None => self.orders.push(Order {
-                ticket,
-                root,
-                cgroup,
-                signals: vec![signal],
-            }),
+            None => self.orders.push(Order { ticket, root, cgroup, signals: vec![signal] }),
         }
     }
 
@@ -245,11 +221,7 @@ impl Worker {
         let exempt = self.shared.inbox().exempt.clone();
         let hunts = &mut self.hunts;
         let mut keys: Vec<(u64, usize)> = Vec::new();
-        for (at, hunt) in hunts
-            .iter()
-            .enumerate()
-            .filter(|(_, hunt)| hunt.needs_pass())
-        {
+        for (at, hunt) in hunts.iter().enumerate().filter(|(_, hunt)| hunt.needs_pass()) {
             keys.extend(hunt.keys().iter().map(|key| (*key, at)));
         }
         keys.sort_unstable();
@@ -287,28 +259,15 @@ impl Worker {
         let roots = self.orders.iter().map(|order| &order.root).chain(hunted);
         let ids: Vec<String> = roots.filter_map(|root| root.environ_id.clone()).collect();
         let hits = self.search.run(&ids, seen);
-        hits.into_iter()
-            .filter_map(|(pid, at)| Some((pid, ids.get(at)?.clone())))
-            .collect()
+        hits.into_iter().filter_map(|(pid, at)| Some((pid, ids.get(at)?.clone()))).collect()
     }
 
     fn send_all(&self, order: &Order, members: &[Seen]) -> Done {
-        let mut done = Done {
-            ticket: order.ticket,
-            signalled: 0,
-            survivors: 0,
-        };
-        let signals: Vec<Signal> = order
-            .signals
-            .iter()
-            .filter_map(|signal| signal_from(*signal))
-            .collect();
+        let mut done = Done { ticket: order.ticket, signalled: 0, survivors: 0 };
+        let signals: Vec<Signal> = order.signals.iter().filter_map(|signal| signal_from(*signal)).collect();
         let mut reached = Vec::with_capacity(members.len());
         for seen in members {
-            let sent: Vec<_> = signals
-                .iter()
-                .map(|signal| send(&self.procs, seen, *signal))
-                .collect();
+            let sent: Vec<_> = signals.iter().map(|signal| send(&self.procs, seen, *signal)).collect();
             if sent.contains(&Ok(())) {
                 reached.push(seen);
             } else if sent.contains(&Err(Errno::PERM)) {
@@ -361,11 +320,7 @@ impl Worker {
         }
         let deadline = self.hunts.iter().map(Hunt::deadline).min();
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let timeout = if all_pinned {
-            left
-        } else {
-            Some(left.map_or(RECHECK, |left| left.min(RECHECK)))
-        };
+        let timeout = if all_pinned { left } else { Some(left.map_or(RECHECK, |left| left.min(RECHECK))) };
         self.sleep(&pins, timeout);
     }
 
@@ -387,12 +342,7 @@ impl Worker {
 fn others(root: &Root, cgroup: Option<&PathBuf>, by_environ: &[(i32, String)]) -> Vec<i32> {
     let mut pids = cgroup.map(|path| cgroup::procs(path)).unwrap_or_default();
     if let Some(id) = &root.environ_id {
-        pids.extend(
-            by_environ
-                .iter()
-                .filter(|(_, other)| other == id)
-                .map(|(pid, _)| *pid),
-        );
+        pids.extend(by_environ.iter().filter(|(_, other)| other == id).map(|(pid, _)| *pid));
     }
     pids
 }

@@ -68,13 +68,9 @@ fn key_from_limit(hard: u64) -> Option<u64> {
 }
 
 fn hard_limit(pid: i32) -> Result<u64, Errno> {
-    let mut limit = libc::rlimit64 {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the new limit is null, so nothing is changed; the old one points to a live rlimit64.
-    let result =
-        unsafe { libc::prlimit64(pid, libc::RLIMIT_RTTIME, std::ptr::null(), &raw mut limit) };
+    let result = unsafe { libc::prlimit64(pid, libc::RLIMIT_RTTIME, std::ptr::null(), &raw mut limit) };
     if result == 0 {
         Ok(limit.rlim_max)
     } else {
@@ -91,13 +87,8 @@ fn hard_limit_from_proc(pid: i32) -> Result<u64, Errno> {
 
 /// The hard value of the line `Max realtime timeout  <soft>  <hard>  us`; `None` for "unlimited".
 fn parse_limits(text: &[u8]) -> Option<u64> {
-    let line = text
-        .split(|byte| *byte == b'\n')
-        .find_map(|line| line.strip_prefix(b"Max realtime timeout"))?;
-    let hard = std::str::from_utf8(line)
-        .ok()?
-        .split_ascii_whitespace()
-        .nth(1)?;
+    let line = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Max realtime timeout"))?;
+    let hard = std::str::from_utf8(line).ok()?.split_ascii_whitespace().nth(1)?;
     hard.parse().ok()
 }
 
@@ -115,16 +106,7 @@ mod tests {
 
     #[test]
     fn other_limits_are_no_mark() {
-        for hard in [
-            0,
-            1,
-            200_000,
-            KEY_MASK,
-            BASE,
-            BASE >> 1,
-            u64::MAX,
-            BASE | (1 << 63) | 5,
-        ] {
+        for hard in [0, 1, 200_000, KEY_MASK, BASE, BASE >> 1, u64::MAX, BASE | (1 << 63) | 5] {
             assert_eq!(key_from_limit(hard), None, "{hard:#x}");
         }
     }
@@ -134,23 +116,15 @@ mod tests {
         for random in [0, 1, 2, 99, KEY_MASK, u64::MAX] {
             for ceiling in [2, 3, 1000, KEY_MASK] {
                 let key = key_below(random, ceiling);
-                assert!(
-                    (1..ceiling).contains(&key),
-                    "{random} below {ceiling} gave {key}"
-                );
+                assert!((1..ceiling).contains(&key), "{random} below {ceiling} gave {key}");
             }
-            assert_eq!(
-                key_below(random, 1),
-                1,
-                "nothing lower is left: the same key is still allowed"
-            );
+            assert_eq!(key_below(random, 1), 1, "nothing lower is left: the same key is still allowed");
         }
     }
 
     #[test]
     fn the_limits_file_gives_the_hard_value() {
-        let text =
-            b"Limit                     Soft Limit           Hard Limit           Units     \n\
+        let text = b"Limit                     Soft Limit           Hard Limit           Units     \n\
             Max realtime priority     0                    0                    \n\
             Max realtime timeout      200000               5713830340411752525  us        \n";
         assert_eq!(parse_limits(text), Some(5_713_830_340_411_752_525));

@@ -87,10 +87,7 @@ impl Procs {
             match self.look_from(place, sight, &mut seen)? {
                 Some(ended) => place = ended,
                 None => {
-                    return Ok(Pass {
-                        seen,
-                        outrun: false,
-                    });
+                    return Ok(Pass { seen, outrun: false });
                 }
             }
         }
@@ -99,12 +96,7 @@ impl Procs {
 
     /// Looks at what is new from a place in the list on; the place of the first that had ended and so may
     /// have left a child.
-    fn look_from(
-        &self,
-        place: u64,
-        sight: &mut dyn FnMut(i32, u64),
-        seen: &mut Vec<Seen>,
-    ) -> io::Result<Option<u64>> {
+    fn look_from(&self, place: u64, sight: &mut dyn FnMut(i32, u64), seen: &mut Vec<Seen>) -> io::Result<Option<u64>> {
         rustix::fs::seek(&self.dir, SeekFrom::Start(place))?;
         let mut buffer = [MaybeUninit::uninit(); LIST_BYTES];
         let mut names = RawDir::new(&self.dir, &mut buffer);
@@ -178,24 +170,11 @@ fn without_descriptor(pid: i32) -> Seen {
     // A zombie has no program any more.
     let gone = rustix::fs::readlink(format!("/proc/{pid}/exe"), Vec::new()) == Err(Errno::NOENT);
     let state = if gone { b'Z' } else { b'?' };
-    Seen {
-        pid,
-        ppid: 0,
-        pgrp: 0,
-        session: 0,
-        state,
-        threads: 1,
-        start_time: 0,
-        key: 0,
-    }
+    Seen { pid, ppid: 0, pgrp: 0, session: 0, state, threads: 1, start_time: 0, key: 0 }
 }
 
 fn parse_pid(name: &[u8]) -> Option<i32> {
-    if name.first()?.is_ascii_digit() {
-        std::str::from_utf8(name).ok()?.parse().ok()
-    } else {
-        None
-    }
+    if name.first()?.is_ascii_digit() { std::str::from_utf8(name).ok()?.parse().ok() } else { None }
 }
 
 /// The name in parentheses may hold anything, also spaces, newlines and `)`: the fields begin after the
@@ -204,10 +183,7 @@ fn parse_stat(line: &[u8]) -> Option<Seen> {
     let open = line.iter().position(|byte| *byte == b'(')?;
     let close = line.iter().rposition(|byte| *byte == b')')?;
     let pid = parse_pid(line[..open].trim_ascii_end())?;
-    let mut fields = line
-        .get(close + 1..)?
-        .split(u8::is_ascii_whitespace)
-        .filter(|field| !field.is_empty());
+    let mut fields = line.get(close + 1..)?.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
     let state = *fields.next()?.first()?;
     Some(Seen {
         pid,
@@ -253,18 +229,7 @@ mod tests {
 
     #[test]
     fn no_name_can_shift_the_fields() {
-        for comm in [
-            "",
-            " ",
-            "a b",
-            ") Z 1 1 1",
-            "((",
-            "))",
-            "x) (y",
-            "a\nb",
-            "\u{fffd}é",
-            "tab\tS 1",
-        ] {
+        for comm in ["", " ", "a b", ") Z 1 1 1", "((", "))", "x) (y", "a\nb", "\u{fffd}é", "tab\tS 1"] {
             assert_eq!(parse(comm), parse("sleep"), "{comm:?}");
         }
         let mut raw = b"4711 (\xff\xfe\x00) ".to_vec();
@@ -288,36 +253,16 @@ mod tests {
     fn a_zombie_whose_other_threads_run_is_not_dead() {
         let seen = parse("sleep").expect("the line is whole");
         assert!(!seen.is_dead());
-        assert!(
-            Seen {
-                state: b'Z',
-                threads: 1,
-                ..seen
-            }
-            .is_dead()
-        );
-        assert!(
-            !Seen {
-                state: b'Z',
-                threads: 2,
-                ..seen
-            }
-            .is_dead()
-        );
+        assert!(Seen { state: b'Z', threads: 1, ..seen }.is_dead());
+        assert!(!Seen { state: b'Z', threads: 2, ..seen }.is_dead());
     }
 
     #[test]
     fn a_pass_sees_this_process() {
         let me = std::process::id() as i32;
         let seen = all().expect("/proc can be read");
-        let own = seen
-            .iter()
-            .find(|seen| seen.pid == me)
-            .expect("we are in /proc");
-        assert_eq!(
-            own.session,
-            rustix::process::getsid(None).map_or(0, |id| id.as_raw_nonzero().get())
-        );
+        let own = seen.iter().find(|seen| seen.pid == me).expect("we are in /proc");
+        assert_eq!(own.session, rustix::process::getsid(None).map_or(0, |id| id.as_raw_nonzero().get()));
         assert_eq!(own.pgrp, rustix::process::getpgrp().as_raw_nonzero().get());
         assert!(own.start_time > 0 && !own.is_dead());
         assert!(seen.is_sorted_by_key(|seen| seen.pid));

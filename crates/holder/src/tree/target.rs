@@ -42,10 +42,7 @@ impl Target {
         }
         let id = Pid::from_raw(pid).ok_or(Errno::SRCH)?;
         match rustix::process::pidfd_open(id, PidfdFlags::empty()) {
-            Ok(pin) => Ok(Self {
-                pid: id,
-                pin: Some(pin),
-            }),
+            Ok(pin) => Ok(Self { pid: id, pin: Some(pin) }),
             Err(Errno::SRCH) => Err(Errno::SRCH),
             Err(_) => Ok(Self { pid: id, pin: None }),
         }
@@ -85,10 +82,7 @@ impl Target {
     fn has_ended(&self) -> bool {
         let Some(pin) = &self.pin else { return false };
         let mut poll = [PollFd::from_borrowed_fd(pin.as_fd(), PollFlags::IN)];
-        let at_once = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         matches!(rustix::event::poll(&mut poll, Some(&at_once)), Ok(count) if count > 0)
     }
 }

@@ -14,17 +14,13 @@ fn start_daemon(path: &Path) -> (Tree, Vec<i32>) {
     let mut tree = Tree::start_inside(cgroup::procs_fd(path).expect("cgroup.procs"), DAEMON);
     tree.root.environ_id = None;
     tree.reap();
-    await_that("three daemons in the cgroup", || {
-        cgroup::procs(path).len() == 3
-    });
+    await_that("three daemons in the cgroup", || cgroup::procs(path).len() == 3);
     let pids = cgroup::procs(path);
     (tree, pids)
 }
 
 fn await_empty(path: &Path) {
-    await_that("the cgroup is empty", || {
-        !cgroup::is_populated(path).expect("cgroup.events")
-    });
+    await_that("the cgroup is empty", || !cgroup::is_populated(path).expect("cgroup.events"));
 }
 
 #[test]
@@ -36,10 +32,7 @@ fn a_tree_in_a_cgroup_goes_without_any_other_tie() {
     assert!(!cgroup::is_populated(&path).expect("cgroup.events"));
     let (tree, pids) = start_daemon(&path);
     assert!(cgroup::is_populated(&path).expect("cgroup.events"));
-    assert_eq!(
-        cgroup::remove(&path).expect_err("not empty").raw_os_error(),
-        Some(libc::EBUSY)
-    );
+    assert_eq!(cgroup::remove(&path).expect_err("not empty").raw_os_error(), Some(libc::EBUSY));
 
     let desk = Desk::open();
     desk.post(&tree.root, Some(path.clone()), Action::Kill);
@@ -75,10 +68,7 @@ fn cgroups_that_a_program_made_inside_are_taken_along_and_removed() {
     let path = cgroups.create("proc_nested").expect("a cgroup");
     let inner = path.join("a/b");
     std::fs::create_dir_all(&inner).expect("nested cgroups");
-    let tree = Tree::start_inside(
-        cgroup::procs_fd(&inner).expect("cgroup.procs"),
-        "sleep 1000",
-    );
+    let tree = Tree::start_inside(cgroup::procs_fd(&inner).expect("cgroup.procs"), "sleep 1000");
     assert_eq!(cgroup::procs(&path), [tree.root.pid]);
     let desk = Desk::open();
     desk.post(&tree.root, Some(path.clone()), Action::Kill);
@@ -106,10 +96,7 @@ fn a_name_can_be_used_again_when_its_cgroup_is_empty() {
         return;
     };
     let path = cgroups.create("proc_again").expect("a cgroup");
-    assert_eq!(
-        cgroups.create("proc_again").expect("empty, so replaced"),
-        path
-    );
+    assert_eq!(cgroups.create("proc_again").expect("empty, so replaced"), path);
     cgroup::remove(&path).expect("empty");
 }
 
@@ -120,12 +107,10 @@ fn what_a_dead_holder_left_is_cleared_away() {
     };
     let sample = cgroups.create("proc_sample").expect("a cgroup");
     let place = sample.ancestors().nth(2).expect("above the base");
-    let gone = std::process::Command::new("true")
-        .spawn()
-        .and_then(|mut child| {
-            child.wait()?;
-            Ok(child.id())
-        });
+    let gone = std::process::Command::new("true").spawn().and_then(|mut child| {
+        child.wait()?;
+        Ok(child.id())
+    });
     let leftover = place.join(format!("outlive-{}", gone.expect("true runs")));
     std::fs::create_dir_all(leftover.join("proc_old")).expect("a leftover");
     drop(Cgroups::probe());
@@ -165,10 +150,7 @@ fn measure_cgroups() {
             slowest = slowest.max(began.elapsed());
         }
     }
-    println!(
-        "moving a process in: {:?}, slowest {slowest:?}",
-        total / rounds
-    );
+    println!("moving a process in: {:?}, slowest {slowest:?}", total / rounds);
     tree.child.kill().expect("our child");
     tree.reap();
     await_empty(&path);

@@ -30,10 +30,7 @@ impl Nursery {
         // SAFETY: the child makes only raw system calls before it ends.
         match unsafe { libc::fork() } {
             0 => Self::nurse(key, program),
-            pid => Self {
-                pid: Pid::from_raw(pid).expect("fork works"),
-                key,
-            },
+            pid => Self { pid: Pid::from_raw(pid).expect("fork works"), key },
         }
     }
 
@@ -82,10 +79,7 @@ fn times(count: usize, program: fn(Instant)) {
     let desk = Desk::open();
     let hunts = (0..count).map(|_| Nursery::start(program).hunt(&desk));
     let caught = hunts.filter(|signalled| *signalled > 0).count();
-    assert!(
-        caught * 2 > count,
-        "the forker ended by itself in most runs, so this shows nothing"
-    );
+    assert!(caught * 2 > count, "the forker ended by itself in most runs, so this shows nothing");
 }
 
 /// Fork, let the parent end, go on in the child: a new pid each time.
@@ -134,10 +128,7 @@ extern "C" fn link(_: *mut libc::c_void) -> libc::c_int {
 }
 
 unsafe fn link_next() {
-    if CHAIN_UNTIL
-        .get()
-        .is_none_or(|until| Instant::now() >= *until)
-    {
+    if CHAIN_UNTIL.get().is_none_or(|until| Instant::now() >= *until) {
         return;
     }
     let turn = LINK.fetch_add(1, Ordering::Relaxed);
@@ -146,12 +137,7 @@ unsafe fn link_next() {
     // next uses.
     unsafe {
         let stack = (&raw mut ARENA).cast::<u8>().add(top - 64).cast();
-        libc::clone(
-            link,
-            stack,
-            libc::CLONE_VM | libc::SIGCHLD,
-            std::ptr::null_mut(),
-        );
+        libc::clone(link, stack, libc::CLONE_VM | libc::SIGCHLD, std::ptr::null_mut());
         libc::syscall(libc::SYS_exit, 0);
     }
 }
@@ -161,14 +147,7 @@ fn bomb(until: Instant) {
     // SAFETY: an anonymous shared page, counted in by all children; raw calls otherwise.
     unsafe {
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
-        let page = libc::mmap(
-            std::ptr::null_mut(),
-            4096,
-            libc::PROT_READ | libc::PROT_WRITE,
-            flags,
-            -1,
-            0,
-        );
+        let page = libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
         if page == libc::MAP_FAILED {
             return;
         }
@@ -210,12 +189,7 @@ fn headless(_: Instant) {
     // SAFETY: a thread without arguments in a single-threaded process, which then ends its first thread only.
     unsafe {
         let mut thread = 0;
-        libc::pthread_create(
-            &raw mut thread,
-            std::ptr::null(),
-            body,
-            std::ptr::null_mut(),
-        );
+        libc::pthread_create(&raw mut thread, std::ptr::null(), body, std::ptr::null_mut());
         libc::syscall(libc::SYS_exit, 0);
     }
 }
@@ -248,11 +222,7 @@ fn a_mother_of_short_lived_sessions_is_caught() {
 #[test]
 fn a_process_whose_first_thread_ended_is_caught() {
     let nursery = Nursery::start(headless);
-    let headless = || {
-        marked(nursery.key)
-            .iter()
-            .any(|seen| seen.state == b'Z' && !seen.is_dead())
-    };
+    let headless = || marked(nursery.key).iter().any(|seen| seen.state == b'Z' && !seen.is_dead());
     await_that("its first thread has ended", headless);
     assert_eq!(nursery.hunt(&Desk::open()), 1);
 }

@@ -11,8 +11,7 @@ use crate::support::{Desk, Tree, await_that, runs};
 
 #[test]
 fn children_and_grandchildren_in_other_sessions_go_too() {
-    let mut tree =
-        Tree::start("(sleep 1000; :) & setsid bash -c 'sleep 1000 & sleep 1000; :' & wait");
+    let mut tree = Tree::start("(sleep 1000; :) & setsid bash -c 'sleep 1000 & sleep 1000; :' & wait");
     tree.await_count(6);
     let done = Desk::open().kill_all_of(&tree);
     assert!(done.signalled >= 6, "{done:?}");
@@ -23,8 +22,7 @@ fn children_and_grandchildren_in_other_sessions_go_too() {
 fn a_daemon_with_an_empty_environment_goes_after_its_root_was_reaped() {
     let desk = Desk::open();
     for _ in 0..20 {
-        let mut tree =
-            Tree::start("(env -i setsid /bin/bash -c '(sleep 1000; :) & sleep 1000; :' &)");
+        let mut tree = Tree::start("(env -i setsid /bin/bash -c '(sleep 1000; :) & sleep 1000; :' &)");
         tree.reap();
         tree.await_count(4);
         assert_eq!(desk.kill_all_of(&tree).signalled, 4);
@@ -36,9 +34,7 @@ fn a_supervisor_cannot_bring_its_children_back() {
     let desk = Desk::open();
     for _ in 0..20 {
         let restart = "while :; do (sleep 0.01 & sleep 1000) & wait -n; done";
-        let tree = Tree::start(&format!(
-            "for i in 1 2 3; do setsid bash -c '{restart}' & done; wait"
-        ));
+        let tree = Tree::start(&format!("for i in 1 2 3; do setsid bash -c '{restart}' & done; wait"));
         tree.await_count(10);
         desk.kill_all_of(&tree);
     }
@@ -47,12 +43,9 @@ fn a_supervisor_cannot_bring_its_children_back() {
 #[test]
 fn two_guards_that_restart_each_other_go() {
     let desk = Desk::open();
-    let guard =
-        r#"guard() { while :; do bash -c "$1; guard '$1'" & wait $!; done; }; export -f guard"#;
+    let guard = r#"guard() { while :; do bash -c "$1; guard '$1'" & wait $!; done; }; export -f guard"#;
     for _ in 0..5 {
-        let tree = Tree::start(&format!(
-            "{guard}; guard 'sleep 0.02' & guard 'sleep 0.03' & guard 'sleep 1'"
-        ));
+        let tree = Tree::start(&format!("{guard}; guard 'sleep 0.02' & guard 'sleep 0.03' & guard 'sleep 1'"));
         tree.await_count(8);
         desk.kill_all_of(&tree);
     }
@@ -62,10 +55,8 @@ fn two_guards_that_restart_each_other_go() {
 fn ignoring_signals_helps_against_term_but_not_against_kill() {
     let directory = tempfile::tempdir().expect("a directory");
     let ready = directory.path().join("ready");
-    let line = format!(
-        "trap '' TERM HUP INT; (sleep 1000; :) & touch {}; while :; do sleep 1000; done",
-        ready.display()
-    );
+    let line =
+        format!("trap '' TERM HUP INT; (sleep 1000; :) & touch {}; while :; do sleep 1000; done", ready.display());
     let tree = Tree::start(&line);
     await_that("the traps are set", || ready.exists());
     tree.await_count(4);
@@ -77,8 +68,7 @@ fn ignoring_signals_helps_against_term_but_not_against_kill() {
 
 #[test]
 fn a_stopped_process_can_act_on_term() {
-    let mut tree =
-        Tree::start("trap 'exit 7' TERM; kill -STOP $$; while :; do sleep 1000 & wait $!; done");
+    let mut tree = Tree::start("trap 'exit 7' TERM; kill -STOP $$; while :; do sleep 1000 & wait $!; done");
     await_that("it has stopped itself", || is_stopped(&tree));
     Desk::open().send(&tree.root, Signal::TERM);
     assert_eq!(tree.child.wait().expect("our child").code(), Some(7));
@@ -86,13 +76,9 @@ fn a_stopped_process_can_act_on_term() {
 
 #[test]
 fn a_program_that_sheds_its_mark_is_found_by_descent_and_session() {
-    let tree = Tree::start(
-        "(ulimit -R 1000000; setsid sleep 1001; :) & (ulimit -R 1000000; exec sleep 1002) & wait",
-    );
+    let tree = Tree::start("(ulimit -R 1000000; setsid sleep 1001; :) & (ulimit -R 1000000; exec sleep 1002) & wait");
     let pid = tree.root.pid;
-    await_that("two sleepers without the mark", || {
-        sleepers(&tree).len() == 2
-    });
+    await_that("two sleepers without the mark", || sleepers(&tree).len() == 2);
     let shed = sleepers(&tree);
     assert!(shed.iter().all(|seen| seen.key == 0));
     Desk::open().kill_all_of(&tree);
@@ -102,22 +88,14 @@ fn a_program_that_sheds_its_mark_is_found_by_descent_and_session() {
 fn sleepers(tree: &Tree) -> Vec<outlive_holder::tree::Seen> {
     let seen = outlive_holder::tree::scan::all().expect("/proc can be read");
     let members = outlive_holder::tree::members(&tree.root, &seen, &[]);
-    let sleeps = |pid: i32| {
-        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == "sleep\n")
-    };
-    members
-        .into_iter()
-        .filter(|seen| seen.key == 0 && sleeps(seen.pid))
-        .collect()
+    let sleeps = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == "sleep\n");
+    members.into_iter().filter(|seen| seen.key == 0 && sleeps(seen.pid)).collect()
 }
 
 #[test]
 fn without_a_mark_the_environment_leads_to_daemons() {
     let mut tree = Tree::start_unmarked("(setsid bash -c '(sleep 1000; :) & sleep 1000; :' &)");
-    assert!(
-        tree.root.environ_id.is_some(),
-        "the missing mark was noticed"
-    );
+    assert!(tree.root.environ_id.is_some(), "the missing mark was noticed");
     tree.reap();
     let found = || {
         let seen = outlive_holder::tree::scan::all().expect("/proc can be read");
@@ -148,13 +126,7 @@ fn the_neighbour_and_the_exempt_live_on() {
     let desk = Desk::open_with(vec![spared]);
     let done = desk.kill(&tree.root);
     assert_eq!((done.signalled, done.survivors), (2, 0));
-    assert_eq!(
-        tree.running()
-            .iter()
-            .map(|seen| seen.pid)
-            .collect::<Vec<_>>(),
-        [spared]
-    );
+    assert_eq!(tree.running().iter().map(|seen| seen.pid).collect::<Vec<_>>(), [spared]);
     assert_eq!(neighbour.running().len(), 3);
     desk.killer.set_exempt(Vec::new());
     desk.kill_all_of(&tree);
@@ -173,9 +145,7 @@ fn a_reused_root_pid_is_not_signalled() {
 
 #[test]
 fn many_trees_go_in_the_same_passes() {
-    let trees: Vec<Tree> = (0..50)
-        .map(|_| Tree::start("sleep 1000 & setsid sleep 1000 & wait"))
-        .collect();
+    let trees: Vec<Tree> = (0..50).map(|_| Tree::start("sleep 1000 & setsid sleep 1000 & wait")).collect();
     for tree in &trees {
         tree.await_count(3);
     }
@@ -207,18 +177,13 @@ fn signals_for_one_tree_join_and_none_is_dropped() {
 }
 
 fn is_stopped(tree: &Tree) -> bool {
-    tree.running()
-        .iter()
-        .any(|seen| seen.pid == tree.root.pid && seen.state == b'T')
+    tree.running().iter().any(|seen| seen.pid == tree.root.pid && seen.state == b'T')
 }
 
 fn pending(pid: i32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let mask = status
-        .lines()
-        .find_map(|line| line.strip_prefix("ShdPnd:\t"));
-    mask.and_then(|mask| u64::from_str_radix(mask, 16).ok())
-        .unwrap_or(0)
+    let mask = status.lines().find_map(|line| line.strip_prefix("ShdPnd:\t"));
+    mask.and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0)
 }
 
 #[test]
@@ -281,9 +246,7 @@ impl Freezer {
 impl Drop for Freezer {
     fn drop(&mut self) {
         let _ = std::fs::write(self.0.join("freezer.state"), "THAWED");
-        let empty = || {
-            std::fs::read_to_string(self.0.join("cgroup.procs")).is_ok_and(|text| text.is_empty())
-        };
+        let empty = || std::fs::read_to_string(self.0.join("cgroup.procs")).is_ok_and(|text| text.is_empty());
         let until = Instant::now() + Duration::from_secs(5);
         while !empty() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
@@ -296,15 +259,9 @@ impl Drop for Freezer {
 #[test]
 fn everything_below_us_goes_at_shutdown() {
     let this = std::env::current_exe().expect("the test binary");
-    let run = Command::new(this)
-        .args(["--exact", "kill::inner_everything", "--ignored"])
-        .output();
+    let run = Command::new(this).args(["--exact", "kill::inner_everything", "--ignored"]).output();
     let output = run.expect("the test binary starts");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stdout)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
 #[test]
@@ -324,15 +281,10 @@ fn inner_everything() {
     let me = std::process::id() as i32;
     let children = || {
         let seen = outlive_holder::tree::scan::all().expect("/proc can be read");
-        seen.iter()
-            .filter(|seen| seen.ppid == me && !seen.is_dead())
-            .count()
+        seen.iter().filter(|seen| seen.ppid == me && !seen.is_dead()).count()
     };
     await_that("all orphans are ours", || children() == 4);
-    let root = Root {
-        environ_id: None,
-        ..Root::of(me, 0, "")
-    };
+    let root = Root { environ_id: None, ..Root::of(me, 0, "") };
     let desk = Desk::open_with(vec![spared.root.pid]);
     let done = desk.kill(&root);
     assert_eq!((done.signalled, done.survivors), (4, 0));
@@ -345,15 +297,9 @@ fn inner_everything() {
 #[test]
 fn a_holder_without_descriptors_can_still_kill() {
     let this = std::env::current_exe().expect("the test binary");
-    let run = Command::new(this)
-        .args(["--exact", "kill::inner_no_descriptor_left", "--ignored"])
-        .output();
+    let run = Command::new(this).args(["--exact", "kill::inner_no_descriptor_left", "--ignored"]).output();
     let output = run.expect("the test binary starts");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stdout)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
 #[test]
@@ -365,10 +311,7 @@ fn inner_no_descriptor_left() {
     let mut taken = Vec::new();
     rustix::process::setrlimit(
         rustix::process::Resource::Nofile,
-        rustix::process::Rlimit {
-            current: Some(64),
-            maximum: Some(64),
-        },
+        rustix::process::Rlimit { current: Some(64), maximum: Some(64) },
     )
     .expect("lowering is allowed");
     while let Ok(file) = std::fs::File::open("/dev/null") {

@@ -25,10 +25,7 @@ fn measure(mut work: impl FnMut()) -> (Duration, Duration) {
 #[test]
 #[ignore = "a measurement: run alone, with --nocapture"]
 fn measure_a_pass() {
-    let line = format!(
-        "for i in $(seq {}); do sleep 1000 & done; wait",
-        PROCESSES - 1
-    );
+    let line = format!("for i in $(seq {}); do sleep 1000 & done; wait", PROCESSES - 1);
     let tree = Tree::start(&line);
     tree.await_count(PROCESSES);
     let seen = scan::all().expect("/proc can be read");
@@ -36,23 +33,14 @@ fn measure_a_pass() {
     println!("one scan: {:?}", measure(|| drop(scan::all())));
     println!("index: {:?}", measure(|| drop(Forest::new(&seen, &[]))));
     let forest = Forest::new(&seen, &[]);
-    println!(
-        "members of the tree of 1,000: {:?}",
-        measure(|| drop(forest.members(&tree.root, &[])))
-    );
+    println!("members of the tree of 1,000: {:?}", measure(|| drop(forest.members(&tree.root, &[]))));
     let small = Tree::start("sleep 1000 & wait");
     small.await_count(2);
-    println!(
-        "members of a tree of 2: {:?}",
-        measure(|| drop(forest.members(&small.root, &[])))
-    );
+    println!("members of a tree of 2: {:?}", measure(|| drop(forest.members(&small.root, &[]))));
     let desk = Desk::open();
     let began = Instant::now();
     desk.kill_all_of(&small);
-    println!(
-        "kill of a tree of 2 among them, until nothing is left: {:?}",
-        began.elapsed()
-    );
+    println!("kill of a tree of 2 among them, until nothing is left: {:?}", began.elapsed());
     let began = Instant::now();
     desk.post(&tree.root, None, Action::Signal(18));
     desk.await_done(tree.key);

@@ -14,20 +14,13 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn new_key() -> u64 {
     let mut random = [0; 8];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-        .expect("random bytes");
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).expect("random bytes");
     mark::draw(u64::from_ne_bytes(random))
 }
 
 pub(crate) fn put_mark(key: u64) -> std::io::Result<()> {
     let value = Some(mark::rlimit_value(key));
-    Ok(setrlimit(
-        Resource::Rttime,
-        Rlimit {
-            current: value,
-            maximum: value,
-        },
-    )?)
+    Ok(setrlimit(Resource::Rttime, Rlimit { current: value, maximum: value })?)
 }
 
 /// A shell line as a managed process: own session, mark, OUTLIVE_PROCESS_ID.
@@ -50,25 +43,14 @@ impl Tree {
 
     /// Unmarked, but in the cgroup of this `cgroup.procs`.
     pub(crate) fn start_inside(procs: OwnedFd, line: &str) -> Self {
-        Self::start_with(line, new_key(), move || {
-            Ok(rustix::io::write(&procs, b"0").map(drop)?)
-        })
+        Self::start_with(line, new_key(), move || Ok(rustix::io::write(&procs, b"0").map(drop)?))
     }
 
-    fn start_with(
-        line: &str,
-        key: u64,
-        before: impl FnMut() -> std::io::Result<()> + Send + Sync + 'static,
-    ) -> Self {
+    fn start_with(line: &str, key: u64, before: impl FnMut() -> std::io::Result<()> + Send + Sync + 'static) -> Self {
         let mut before = before;
         let mut command = Command::new("/bin/bash");
-        command
-            .args(["-c", line])
-            .env("OUTLIVE_PROCESS_ID", id_of(key));
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        command.args(["-c", line]).env("OUTLIVE_PROCESS_ID", id_of(key));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         // SAFETY: only makes system calls.
         unsafe {
             command.pre_exec(move || {
@@ -86,9 +68,7 @@ impl Tree {
     }
 
     pub(crate) fn await_count(&self, count: usize) -> &Self {
-        await_that(&format!("{count} marked processes"), || {
-            self.running().len() >= count
-        });
+        await_that(&format!("{count} marked processes"), || self.running().len() >= count);
         self
     }
 
@@ -127,9 +107,7 @@ pub(crate) fn id_of(key: u64) -> String {
 /// The living processes with this mark.
 pub(crate) fn marked(key: u64) -> Vec<Seen> {
     let seen = scan::all().expect("/proc can be read");
-    seen.into_iter()
-        .filter(|seen| seen.key == key && !seen.is_dead())
-        .collect()
+    seen.into_iter().filter(|seen| seen.key == key && !seen.is_dead()).collect()
 }
 
 pub(crate) fn runs(pid: i32) -> bool {
@@ -156,22 +134,13 @@ impl Desk {
     }
 
     pub(crate) fn open_with(exempt: Vec<i32>) -> Self {
-        let notify =
-            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("an eventfd");
+        let notify = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("an eventfd");
         let theirs = notify.try_clone().expect("a descriptor");
-        Self {
-            killer: Killer::start(theirs, exempt).expect("the killer starts"),
-            notify,
-        }
+        Self { killer: Killer::start(theirs, exempt).expect("the killer starts"), notify }
     }
 
     pub(crate) fn post(&self, root: &Root, cgroup: Option<PathBuf>, action: Action) {
-        self.killer.signal(Job {
-            ticket: root.key,
-            root: root.clone(),
-            cgroup,
-            action,
-        });
+        self.killer.signal(Job { ticket: root.key, root: root.clone(), cgroup, action });
     }
 
     pub(crate) fn kill(&self, root: &Root) -> Done {
@@ -197,10 +166,7 @@ impl Desk {
             let left = until.saturating_duration_since(Instant::now());
             assert!(!left.is_zero(), "no answer in time");
             let timeout = Timespec::try_from(left).expect("seconds fit");
-            let _ = poll(
-                &mut [PollFd::new(&self.notify, PollFlags::IN)],
-                Some(&timeout),
-            );
+            let _ = poll(&mut [PollFd::new(&self.notify, PollFlags::IN)], Some(&timeout));
             let _ = rustix::io::read(&self.notify, &mut [0_u8; 8]);
             let done = self.killer.take_done();
             if !done.is_empty() {

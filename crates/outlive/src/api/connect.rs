@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocketUpgrade};
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -45,7 +45,10 @@ pub(super) struct ConnectQuery {
     rows: Option<u16>,
 }
 
-pub(super) fn upgrade(upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>, headers: &HeaderMap) -> Answer<WebSocketUpgrade> {
+pub(super) fn upgrade(
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+    headers: &HeaderMap,
+) -> Answer<WebSocketUpgrade> {
     upgrade.map_err(|_| {
         let got = match headers.get("upgrade").and_then(|value| value.to_str().ok()) {
             Some(other) => format!("upgrade: {other}"),
@@ -76,7 +79,8 @@ pub(super) async fn connect(
     })?
     .unwrap_or_default();
     let flow = parse_flow(query.flow, if role == Role::Writer { Flow::Lossless } else { Flow::Live })?;
-    let raw = super::processes::one_of(query.framing, "framing", "raw", |text| (text == "raw").then_some(()))?.is_some();
+    let raw =
+        super::processes::one_of(query.framing, "framing", "raw", |text| (text == "raw").then_some(()))?.is_some();
     let start = parse_start(query.from.as_deref(), query.tail)?;
     let log = process.started_log().await?;
     let size = query.cols.zip(query.rows).map(|(cols, rows)| Size { cols, rows });
@@ -224,13 +228,16 @@ impl Native {
             Ok(frame) => frame,
             Err(problem) => {
                 malformed(&self.app, self.process(), &problem, frame);
-                return Reply::Send(text(error_frame("invalid_frame", &format!("invalid frame: {}", problem.detail()))));
+                return Reply::Send(text(error_frame(
+                    "invalid_frame",
+                    &format!("invalid frame: {}", problem.detail()),
+                )));
             }
         };
         match frame {
             ClientFrame::Input { data, encoding } => {
-                let decoded = Encoding::parse(encoding.as_deref(), Encoding::Utf8)
-                    .and_then(|encoding| decode(&data, encoding));
+                let decoded =
+                    Encoding::parse(encoding.as_deref(), Encoding::Utf8).and_then(|encoding| decode(&data, encoding));
                 match decoded {
                     Ok(bytes) => self.input(&bytes).await,
                     Err(problem) => Reply::Send(text(error_frame(problem.code(), problem.detail()))),

@@ -22,7 +22,9 @@ pub(super) async fn docs() -> Response {
         (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
         (
             header::CONTENT_SECURITY_POLICY,
-            HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"),
+            HeaderValue::from_static(
+                "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'",
+            ),
         ),
     ];
     (headers, PAGE).into_response()
@@ -31,5 +33,7 @@ pub(super) async fn docs() -> Response {
 /// What this is.
 #[utoipa::path(get, path = "/", responses((status = 200, content_type = "application/json")))]
 pub(super) async fn root() -> Json<Value> {
-    Json(json!({ "name": "outlive", "version": env!("CARGO_PKG_VERSION"), "docs": "/docs", "openapi": "/v1/openapi.json" }))
+    Json(
+        json!({ "name": "outlive", "version": env!("CARGO_PKG_VERSION"), "docs": "/docs", "openapi": "/v1/openapi.json" }),
+    )
 }

@@ -89,13 +89,7 @@ struct Following {
     reset: bool,
 }
 
-fn follow(
-    app: App,
-    follower: Follower,
-    query: EventsQuery,
-    epoch: String,
-    reset: bool,
-) -> impl Stream<Item = Bytes> {
+fn follow(app: App, follower: Follower, query: EventsQuery, epoch: String, reset: bool) -> impl Stream<Item = Bytes> {
     let start = Following { app, follower, query, epoch, reset };
     stream::unfold(start, |mut following| async move {
         let Following { app, follower, query, epoch, reset } = &mut following;

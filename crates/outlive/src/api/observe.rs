@@ -41,7 +41,6 @@ pub(super) struct Tree {
 pub(super) async fn tree(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<Tree>> {
     let process = app.core.find(&id)?;
     let (processes, listening_ports) = (process.tree().await, process.listening_ports().await);
-    let (cpu_ms, rss_bytes) =
-        processes.iter().fold((0, 0), |(cpu, rss), one| (cpu + one.cpu_ms, rss + one.rss_bytes));
+    let (cpu_ms, rss_bytes) = processes.iter().fold((0, 0), |(cpu, rss), one| (cpu + one.cpu_ms, rss + one.rss_bytes));
     Ok(Json(Tree { processes, cpu_ms, rss_bytes, listening_ports }))
 }

@@ -117,9 +117,9 @@ impl From<Error> for Problem {
                 Self::new(Kind::NotFound, StatusCode::NOT_FOUND, code, format!("not found: {resource} {id}"))
                     .with_details(json!({ "id": id, "resource": resource }))
             }
-            Error::Invalid { field, expected, got } => {
-                Self::bad_request(code, format!("invalid request: {text}")).with_field(field).with_expected(expected, got)
-            }
+            Error::Invalid { field, expected, got } => Self::bad_request(code, format!("invalid request: {text}"))
+                .with_field(field)
+                .with_expected(expected, got),
             Error::Conflict { message, .. } => {
                 Self::new(Kind::Conflict, StatusCode::CONFLICT, code, format!("conflict: {message}"))
                     .with_details(json!({ "message": message }))
@@ -132,10 +132,8 @@ impl From<Error> for Problem {
                 Self::new(Kind::InvalidRequest, StatusCode::PAYLOAD_TOO_LARGE, code, text)
                     .with_expected(format!("at most {limit} bytes"), format!("{got} bytes"))
             }
-            Error::InputNotRead { written } => {
-                Self::new(Kind::Conflict, StatusCode::CONFLICT, code, text)
-                    .with_details(json!({ "bytesWritten": written }))
-            }
+            Error::InputNotRead { written } => Self::new(Kind::Conflict, StatusCode::CONFLICT, code, text)
+                .with_details(json!({ "bytesWritten": written })),
             Error::Gone { asked, oldest, head } => Self::new(Kind::NotFound, StatusCode::GONE, code, text)
                 .with_details(json!({ "asked": asked, "oldest": oldest, "head": head })),
             Error::LogDropped => Self::new(Kind::NotFound, StatusCode::GONE, code, text),

@@ -43,8 +43,10 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Answer<Option<String>> {
     let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
     match value.to_str() {
         Ok(key) if !key.is_empty() && key.len() <= MAX_KEY_BYTES => Ok(Some(key.to_owned())),
-        _ => Err(Problem::bad_request("invalid_idempotency_key", "Idempotency-Key must be 1 to 256 visible characters")
-            .with_field("Idempotency-Key")),
+        _ => {
+            Err(Problem::bad_request("invalid_idempotency_key", "Idempotency-Key must be 1 to 256 visible characters")
+                .with_field("Idempotency-Key"))
+        }
     }
 }
 

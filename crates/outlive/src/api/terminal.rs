@@ -1,9 +1,8 @@
 //! sandbox-agent's own terminal socket, exactly: its client accepts no other frames than these.
 
-
+use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocketUpgrade};
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::Bytes;

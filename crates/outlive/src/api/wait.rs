@@ -85,9 +85,12 @@ impl WaitRequest {
             }),
             other => {
                 let expected = "exit, output, silence, port, http";
-                return Err(Problem::bad_request("invalid_value", format!("invalid request: for must be one of {expected}"))
-                    .with_field("for")
-                    .with_expected(expected, other));
+                return Err(Problem::bad_request(
+                    "invalid_value",
+                    format!("invalid request: for must be one of {expected}"),
+                )
+                .with_field("for")
+                .with_expected(expected, other));
             }
         })
     }

@@ -49,17 +49,8 @@ pub(crate) enum End {
 impl Attach {
     pub(crate) async fn execute(self, client: Arc<Client>) -> Result<i32> {
         let process = find(&client, &self.id).await?;
-        let start = if self.no_replay {
-            Start::Now
-        } else {
-            Start::Tail(self.tail.unwrap_or(REPLAY_BYTES))
-        };
-        let plan = Plan {
-            start,
-            is_read_only: self.read_only,
-            keys: self.detach_keys,
-            is_announced: true,
-        };
+        let start = if self.no_replay { Start::Now } else { Start::Tail(self.tail.unwrap_or(REPLAY_BYTES)) };
+        let plan = Plan { start, is_read_only: self.read_only, keys: self.detach_keys, is_announced: true };
         let is_interactive = io::stdin().is_terminal();
         if process.status == "created" {
             output::remark(format!("waiting until {} is started", process.name()));

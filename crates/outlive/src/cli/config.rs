@@ -49,9 +49,7 @@ impl Config {
 async fn read(client: &Client, path: &str) -> Result<Map<String, Value>> {
     match client.ask(Call::get(path)).await? {
         Value::Object(limits) => Ok(limits),
-        _ => Err(Failure::Here(format!(
-            "{path} did not answer with an object"
-        ))),
+        _ => Err(Failure::Here(format!("{path} did not answer with an object"))),
     }
 }
 
@@ -69,10 +67,8 @@ async fn show(client: &Client, keys: &[String], json: bool) -> Result<i32> {
     } else if let ([_], Some(only)) = (keys, all.values().next()) {
         output::line(only.to_string())?;
     } else {
-        let rows: Vec<_> = all
-            .iter()
-            .map(|(key, value)| vec![Cell::new(key), Cell::new(readable(key, value))])
-            .collect();
+        let rows: Vec<_> =
+            all.iter().map(|(key, value)| vec![Cell::new(key), Cell::new(readable(key, value))]).collect();
         output::text(&render(&["KEY", "VALUE"], &rows, None, false))?;
     }
     Ok(0)
@@ -94,30 +90,21 @@ async fn set(client: &Client, changes: &[String]) -> Result<i32> {
         limits.push((path, read(client, path).await?, false));
     }
     for change in changes {
-        let (key, text) = change
-            .split_once('=')
-            .ok_or_else(|| Failure::Usage(format!("{change:?} is not KEY=VALUE")))?;
+        let (key, text) =
+            change.split_once('=').ok_or_else(|| Failure::Usage(format!("{change:?} is not KEY=VALUE")))?;
         let value = parse(key, text).map_err(Failure::Usage)?;
-        match limits
-            .iter_mut()
-            .find(|(_, known, _)| known.contains_key(key))
-        {
+        match limits.iter_mut().find(|(_, known, _)| known.contains_key(key)) {
             Some((_, known, is_changed)) => {
                 known.insert(key.to_owned(), value);
                 *is_changed = true;
             }
             None => {
-                return Err(unknown_key(
-                    key,
-                    limits.iter().flat_map(|(_, known, _)| known.keys()),
-                ));
+                return Err(unknown_key(key, limits.iter().flat_map(|(_, known, _)| known.keys())));
             }
         }
     }
     for (path, limits, _) in limits.into_iter().filter(|(_, _, is_changed)| *is_changed) {
-        client
-            .ask(Call::post(path).json(Value::Object(limits)).repeatable())
-            .await?;
+        client.ask(Call::post(path).json(Value::Object(limits)).repeatable()).await?;
     }
     Ok(0)
 }
@@ -134,10 +121,7 @@ fn parse(key: &str, text: &str) -> std::result::Result<Value, String> {
 
 fn unknown_key<'a>(key: &str, known: impl Iterator<Item = &'a String>) -> Failure {
     let known: Vec<&str> = known.map(String::as_str).collect();
-    Failure::Usage(format!(
-        "there is no limit {key:?}; there are {}",
-        known.join(", ")
-    ))
+    Failure::Usage(format!("there is no limit {key:?}; there are {}", known.join(", ")))
 }
 
 #[cfg(test)]
@@ -146,18 +130,12 @@ mod tests {
 
     #[test]
     fn values() {
-        assert_eq!(
-            parse("maxLogBytesPerProcess", "10M"),
-            Ok(Value::from(10 << 20))
-        );
+        assert_eq!(parse("maxLogBytesPerProcess", "10M"), Ok(Value::from(10 << 20)));
         assert_eq!(parse("maxQueuedInputBytes", "7"), Ok(Value::from(7)));
         assert_eq!(parse("stopGraceMs", "2s"), Ok(Value::from(2000)));
         assert_eq!(parse("stopGraceMs", "250"), Ok(Value::from(250)));
         assert!(parse("maxEvents", "2s").is_err());
-        assert_eq!(
-            readable("maxOutputBytes", &Value::from(1 << 20)),
-            "1048576 (1.0 MiB)"
-        );
+        assert_eq!(readable("maxOutputBytes", &Value::from(1 << 20)), "1048576 (1.0 MiB)");
         assert_eq!(readable("stopGraceMs", &Value::from(5000)), "5000 (5s)");
     }
 }

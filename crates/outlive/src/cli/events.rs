@@ -60,13 +60,7 @@ impl Events {
                     }
                 }
                 Err(failure) if was_connected && failure.is_passing() => {
-                    refused += u32::from(matches!(
-                        failure,
-                        Failure::Unreachable {
-                            is_refused: true,
-                            ..
-                        }
-                    ));
+                    refused += u32::from(matches!(failure, Failure::Unreachable { is_refused: true, .. }));
                     if refused > MOST_REFUSED {
                         return Err(failure);
                     }
@@ -81,16 +75,9 @@ impl Events {
         let mut query = Vec::new();
         if !self.types.is_empty() {
             let full = |kind: &String| {
-                if kind.contains('.') {
-                    kind.clone()
-                } else {
-                    format!("process.{kind}")
-                }
+                if kind.contains('.') { kind.clone() } else { format!("process.{kind}") }
             };
-            query.push(format!(
-                "type={}",
-                escape(&self.types.iter().map(full).collect::<Vec<_>>().join(","))
-            ));
+            query.push(format!("type={}", escape(&self.types.iter().map(full).collect::<Vec<_>>().join(","))));
         }
         if let Some(name) = &self.process {
             query.push(format!("processId={}", find(client, name).await?.id));
@@ -103,11 +90,7 @@ impl Events {
     }
 
     /// Until the connection is lost. True if anything came.
-    async fn follow(
-        &self,
-        mut body: hyper::body::Incoming,
-        last_id: &mut Option<String>,
-    ) -> Result<bool> {
+    async fn follow(&self, mut body: hyper::body::Incoming, last_id: &mut Option<String>) -> Result<bool> {
         let mut parser = Parser::default();
         let mut any = false;
         while let Ok(Some(Ok(frame))) = tokio::time::timeout(DEAD_AFTER, body.frame()).await {
@@ -153,11 +136,7 @@ fn describe(name: &str, data: &Value) -> String {
     };
     let tag = process.tag.as_deref().unwrap_or("-");
     let at = utc(data["atMs"].as_u64().unwrap_or(0));
-    let line = format!(
-        "{at}  {what:<8} {more:<14} {}  {tag}  {}",
-        process.id,
-        process.line()
-    );
+    let line = format!("{at}  {what:<8} {more:<14} {}  {tag}  {}", process.id, process.line());
     line.chars().filter(|c| !c.is_control()).collect()
 }
 

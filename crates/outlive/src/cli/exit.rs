@@ -26,8 +26,9 @@ impl Ending {
         }
         match (self.code, &self.signal) {
             (Some(code), _) => code,
-            (None, Some(signal)) => outlive_core::signal::parse(signal)
-                .map_or(1, |number| BY_SIGNAL + i32::from(number)),
+            (None, Some(signal)) => {
+                outlive_core::signal::parse(signal).map_or(1, |number| BY_SIGNAL + i32::from(number))
+            }
             (None, None) => 1,
         }
     }
@@ -65,38 +66,14 @@ mod tests {
         for (json, code, words) in [
             (r#"{"exitCode":0,"exitReason":"exited"}"#, 0, "exited 0"),
             (r#"{"exitCode":7}"#, 7, "exited 7"),
-            (
-                r#"{"exitCode":null,"exitSignal":"SIGKILL","exitReason":"killed"}"#,
-                137,
-                "killed SIGKILL",
-            ),
-            (
-                r#"{"signal":"SIGTERM","exitReason":"stopped"}"#,
-                143,
-                "stopped SIGTERM",
-            ),
-            (
-                r#"{"exitSignal":"SIGSEGV","exitReason":"exited"}"#,
-                139,
-                "killed SIGSEGV",
-            ),
-            (
-                r#"{"exitSignal":"SIGKILL","exitReason":"timedOut"}"#,
-                124,
-                "timed out",
-            ),
+            (r#"{"exitCode":null,"exitSignal":"SIGKILL","exitReason":"killed"}"#, 137, "killed SIGKILL"),
+            (r#"{"signal":"SIGTERM","exitReason":"stopped"}"#, 143, "stopped SIGTERM"),
+            (r#"{"exitSignal":"SIGSEGV","exitReason":"exited"}"#, 139, "killed SIGSEGV"),
+            (r#"{"exitSignal":"SIGKILL","exitReason":"timedOut"}"#, 124, "timed out"),
             (r#"{"exitSignal":"SIG40"}"#, 168, "killed SIG40"),
-            (
-                r#"{"exitSignal":"SIGKILL","exitReason":"outOfMemory"}"#,
-                137,
-                "out of memory",
-            ),
+            (r#"{"exitSignal":"SIGKILL","exitReason":"outOfMemory"}"#, 137, "out of memory"),
         ] {
-            assert_eq!(
-                (ending(json).exit_code(), ending(json).describe().as_str()),
-                (code, words),
-                "{json}"
-            );
+            assert_eq!((ending(json).exit_code(), ending(json).describe().as_str()), (code, words), "{json}");
         }
     }
 }

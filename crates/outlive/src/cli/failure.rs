@@ -26,10 +26,7 @@ impl Problem {
         let mut problem = parsed.unwrap_or_else(|| {
             let text = String::from_utf8_lossy(body);
             let line = text.lines().next().unwrap_or("").trim();
-            Self {
-                detail: line.chars().take(200).collect(),
-                ..Self::default()
-            }
+            Self { detail: line.chars().take(200).collect(), ..Self::default() }
         });
         problem.status = status;
         if problem.code.is_empty() {
@@ -136,23 +133,13 @@ impl fmt::Display for Failure {
             }
             Self::Usage(message) | Self::Here(message) => out.write_str(message),
             Self::NoServer(dir) => {
-                write!(
-                    out,
-                    "no server found in {}; start one with `outlive serve`, or give --url",
-                    dir.display()
-                )
+                write!(out, "no server found in {}; start one with `outlive serve`, or give --url", dir.display())
             }
             Self::Unreachable { url, why, .. } => {
-                write!(
-                    out,
-                    "cannot reach {url}: {why}; start a server with `outlive serve`, or give another --url"
-                )
+                write!(out, "cannot reach {url}: {why}; start a server with `outlive serve`, or give another --url")
             }
             Self::Lost { url, why } => {
-                write!(
-                    out,
-                    "lost the connection to {url} before the answer came: {why}; look with `outlive ps`"
-                )
+                write!(out, "lost the connection to {url} before the answer came: {why}; look with `outlive ps`")
             }
             Self::OutputClosed => out.write_str("nobody reads the output"),
         }
@@ -167,10 +154,7 @@ mod tests {
     fn problems_read_well() {
         let body = br#"{"status":404,"detail":"not found: process proc_1","code":"not_found"}"#;
         let failure = Failure::Problem(Box::new(Problem::of(404, body)));
-        assert_eq!(
-            failure.to_string(),
-            "not found: process proc_1; `outlive ps -a` lists what there is (not_found)"
-        );
+        assert_eq!(failure.to_string(), "not found: process proc_1; `outlive ps -a` lists what there is (not_found)");
         assert_eq!(failure.exit_code(), 1);
         let failure = Failure::Problem(Box::new(Problem::of(502, b"<html>bad\ngateway")));
         assert_eq!(failure.to_string(), "<html>bad (http_502)");

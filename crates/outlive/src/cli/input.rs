@@ -37,10 +37,7 @@ pub(crate) fn read() -> mpsc::Receiver<Bytes> {
             match rustix::io::read(io::stdin(), &mut room) {
                 Ok(0) => return,
                 Ok(count) => {
-                    if give
-                        .blocking_send(Bytes::copy_from_slice(&room[..count]))
-                        .is_err()
-                    {
+                    if give.blocking_send(Bytes::copy_from_slice(&room[..count])).is_err() {
                         return;
                     }
                 }
@@ -70,24 +67,14 @@ pub(crate) struct Feeder {
 impl Feeder {
     /// `is_only`: nobody else types, from the first byte on.
     pub(crate) fn new(client: Arc<Client>, id: &str, is_only: bool) -> Self {
-        Self {
-            client,
-            id: id.to_owned(),
-            base: is_only.then_some(0),
-            given: 0,
-            most: READ_BYTES,
-        }
+        Self { client, id: id.to_owned(), base: is_only.then_some(0), given: 0, most: READ_BYTES }
     }
 
     pub(crate) async fn feed(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             let part = &bytes[..bytes.len().min(self.most)];
             let body = json!({ "data": BASE64.encode(part), "encoding": "base64" });
-            let written = match self
-                .client
-                .ask(Call::post(path(&self.id, "input")).json(body).patient())
-                .await
-            {
+            let written = match self.client.ask(Call::post(path(&self.id, "input")).json(body).patient()).await {
                 Ok(_) => part.len(),
                 Err(failure) => self.written_in_spite_of(failure, part.len()).await?,
             };
@@ -100,9 +87,7 @@ impl Feeder {
     /// How much of a request that failed has reached the program, if one may go on.
     async fn written_in_spite_of(&mut self, failure: Failure, asked: usize) -> Result<usize> {
         match &failure {
-            Failure::Problem(problem)
-                if problem.code == "input_too_large" && self.most > SMALLEST =>
-            {
+            Failure::Problem(problem) if problem.code == "input_too_large" && self.most > SMALLEST => {
                 self.most /= 2;
                 Ok(0)
             }
@@ -141,17 +126,11 @@ impl Feeder {
 
     /// End of file.
     pub(crate) async fn close(&self) -> Result<()> {
-        self.client
-            .ask(Call::post(path(&self.id, "stdin/close")).repeatable())
-            .await
-            .map(drop)
+        self.client.ask(Call::post(path(&self.id, "stdin/close")).repeatable()).await.map(drop)
     }
 }
 
 /// The program does not want any more input: for us not an error.
 pub(crate) fn is_refused(failure: &Failure) -> bool {
-    matches!(
-        failure.code(),
-        Some("no_stdin" | "stdin_closed" | "not_running" | "not_found")
-    )
+    matches!(failure.code(), Some("no_stdin" | "stdin_closed" | "not_running" | "not_found"))
 }

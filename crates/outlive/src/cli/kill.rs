@@ -16,10 +16,7 @@ pub(crate) struct Kill {
 impl Kill {
     pub(crate) async fn execute(self, client: Arc<Client>) -> Result<i32> {
         each(&client, &self.ids, async |client, process| {
-            client
-                .ask(Call::post(path(&process.id, "kill")).repeatable())
-                .await
-                .map(|_| 0)
+            client.ask(Call::post(path(&process.id, "kill")).repeatable()).await.map(|_| 0)
         })
         .await
     }

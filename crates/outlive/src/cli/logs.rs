@@ -64,31 +64,18 @@ impl Which {
 
 impl Logs {
     pub(crate) async fn execute(self, client: Arc<Client>) -> Result<i32> {
-        let since = self
-            .since
-            .as_deref()
-            .map(|text| time::moment(text, time::now_ms()))
-            .transpose();
+        let since = self.since.as_deref().map(|text| time::moment(text, time::now_ms())).transpose();
         let since = since.map_err(Failure::Usage)?;
         let process = find(&client, &self.id).await?;
         if process.status == "created" && !self.follow {
             return Ok(0);
         }
         let start = self.start(&client, &process, since).await?;
-        let end = if self.follow {
-            None
-        } else {
-            Some(process.output_end)
-        };
+        let end = if self.follow { None } else { Some(process.output_end) };
         self.print(client, &process, start, end).await
     }
 
-    async fn start(
-        &self,
-        client: &Arc<Client>,
-        process: &Process,
-        since: Option<u64>,
-    ) -> Result<u64> {
+    async fn start(&self, client: &Arc<Client>, process: &Process, since: Option<u64>) -> Result<u64> {
         let mut start = process.output_start;
         match self.tail {
             None => {}
@@ -104,23 +91,13 @@ impl Logs {
     }
 
     /// Prints from `start` to `end`, or until the exit.
-    async fn print(
-        &self,
-        client: Arc<Client>,
-        process: &Process,
-        start: u64,
-        end: Option<u64>,
-    ) -> Result<i32> {
+    async fn print(&self, client: Arc<Client>, process: &Process, start: u64, end: Option<u64>) -> Result<i32> {
         if end.is_some_and(|end| start >= end) {
             return Ok(0);
         }
         // Killed by a signal we would leave a hold, and the program would wait for us for ten seconds.
         let mut signals = Signals::catch()?;
-        let mut show = Show::new(Follower::new(
-            client,
-            wish(process, start, self.follow),
-            process.tty,
-        ));
+        let mut show = Show::new(Follower::new(client, wish(process, start, self.follow), process.tty));
         let code = loop {
             let item = tokio::select! {
                 item = show.next() => item,
@@ -140,18 +117,11 @@ impl Logs {
                 Ok(Item::Connected(_) | Item::Lost) => {}
                 Err(failure) => return Err(failure),
             }
-            if end
-                .zip(show.follower.position.next())
-                .is_some_and(|(end, next)| next >= end)
-            {
+            if end.zip(show.follower.position.next()).is_some_and(|(end, next)| next >= end) {
                 break 0;
             }
         };
-        let printed = if code == 0 {
-            show.finish().await
-        } else {
-            Ok(())
-        };
+        let printed = if code == 0 { show.finish().await } else { Ok(()) };
         show.close().await;
         printed.map(|()| code)
     }
@@ -168,10 +138,7 @@ impl Logs {
     async fn look_back(&self, client: &Arc<Client>, process: &Process, tail: Tail) -> Result<u64> {
         let mut look = FIRST_LOOK_BYTES;
         loop {
-            let from = process
-                .output_end
-                .saturating_sub(look)
-                .max(process.output_start);
+            let from = process.output_end.saturating_sub(look).max(process.output_start);
             let mut pieces = pieces(client, process, from).await?;
             pieces.retain(|piece| Which::wants(self.stream, piece.stream));
             let found = match tail {
@@ -188,13 +155,7 @@ impl Logs {
 }
 
 fn wish(process: &Process, start: u64, is_lossless: bool) -> Wish {
-    Wish {
-        id: process.id.clone(),
-        start: Start::From(start),
-        is_writer: false,
-        is_lossless,
-        size: None,
-    }
+    Wish { id: process.id.clone(), start: Start::From(start), is_writer: false, is_lossless, size: None }
 }
 
 struct Piece {
@@ -207,23 +168,11 @@ struct Piece {
 async fn pieces(client: &Arc<Client>, process: &Process, from: u64) -> Result<Vec<Piece>> {
     let mut follower = Follower::new(Arc::clone(client), wish(process, from, false), process.tty);
     let mut pieces = Vec::new();
-    while follower
-        .position
-        .next()
-        .is_some_and(|next| next < process.output_end)
-    {
+    while follower.position.next().is_some_and(|next| next < process.output_end) {
         match follower.next().await? {
             Item::Output { stream, bytes } => {
-                let offset = follower
-                    .position
-                    .next()
-                    .unwrap_or(0)
-                    .saturating_sub(bytes.len() as u64);
-                pieces.push(Piece {
-                    offset,
-                    stream,
-                    bytes,
-                });
+                let offset = follower.position.next().unwrap_or(0).saturating_sub(bytes.len() as u64);
+                pieces.push(Piece { offset, stream, bytes });
             }
             Item::Exit(_) => break,
             _ => {}
@@ -235,9 +184,7 @@ async fn pieces(client: &Arc<Client>, process: &Process, from: u64) -> Result<Ve
 
 /// Where the last `lines` lines begin; `None` if there are not that many.
 fn last_lines(pieces: &[Piece], lines: u64) -> Option<u64> {
-    let end = pieces
-        .last()
-        .map(|piece| piece.offset + piece.bytes.len() as u64);
+    let end = pieces.last().map(|piece| piece.offset + piece.bytes.len() as u64);
     if lines == 0 {
         return end;
     }
@@ -286,17 +233,11 @@ struct Entries {
 async fn first_since(client: &Client, process: &Process, since: u64) -> Result<u64> {
     let mut look = FIRST_LOOK_ENTRIES;
     loop {
-        let answer = client
-            .ask(Call::get(path(&process.id, &format!("logs?tail={look}"))))
-            .await?;
-        let found: Entries = serde_json::from_value(answer)
-            .map_err(|error| Failure::Here(format!("odd log entries: {error}")))?;
+        let answer = client.ask(Call::get(path(&process.id, &format!("logs?tail={look}")))).await?;
+        let found: Entries =
+            serde_json::from_value(answer).map_err(|error| Failure::Here(format!("odd log entries: {error}")))?;
         let is_all = found.entries.len() < look;
-        match found
-            .entries
-            .iter()
-            .position(|entry| entry.timestamp_ms >= since)
-        {
+        match found.entries.iter().position(|entry| entry.timestamp_ms >= since) {
             // Perhaps earlier ones are new enough too.
             Some(0) if !is_all => look = look.saturating_mul(GROWTH),
             Some(first) => return Ok(found.entries[first].offset),
@@ -310,40 +251,23 @@ mod tests {
     use super::*;
 
     fn piece(offset: u64, text: &'static str) -> Piece {
-        Piece {
-            offset,
-            stream: Stream::Stdout,
-            bytes: Bytes::from_static(text.as_bytes()),
-        }
+        Piece { offset, stream: Stream::Stdout, bytes: Bytes::from_static(text.as_bytes()) }
     }
 
     #[test]
     fn the_last_lines_at_every_split() {
         let text = "one\ntwo\n\nfour";
         for split in 0..=text.len() {
-            let all = [
-                piece(100, &text[..split]),
-                piece(100 + split as u64, &text[split..]),
-            ];
+            let all = [piece(100, &text[..split]), piece(100 + split as u64, &text[split..])];
             let starts = [0, 1, 2, 3, 4, 5].map(|lines| last_lines(&all, lines));
-            assert_eq!(
-                starts,
-                [Some(113), Some(109), Some(108), Some(104), None, None],
-                "{split}"
-            );
+            assert_eq!(starts, [Some(113), Some(109), Some(108), Some(104), None, None], "{split}");
         }
         let ended = [piece(0, "a\nb\n")];
-        assert_eq!(
-            [1, 2, 3].map(|lines| last_lines(&ended, lines)),
-            [Some(2), None, None]
-        );
+        assert_eq!([1, 2, 3].map(|lines| last_lines(&ended, lines)), [Some(2), None, None]);
         assert_eq!(last_lines(&[], 3), None);
         // Bytes of another stream lie in between.
         let holes = [piece(0, "a\nb"), piece(50, "\nc\n")];
-        assert_eq!(
-            [1, 2, 3].map(|lines| last_lines(&holes, lines)),
-            [Some(51), Some(2), None]
-        );
+        assert_eq!([1, 2, 3].map(|lines| last_lines(&holes, lines)), [Some(51), Some(2), None]);
         assert_eq!(
             [0, 1, 3, 4, 6, 7].map(|count| last_bytes(&holes, count)),
             [Some(53), Some(52), Some(50), Some(2), Some(0), None]

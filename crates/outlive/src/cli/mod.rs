@@ -63,13 +63,7 @@ use wire::endpoint::Endpoint;
 #[derive(clap::Args)]
 pub(crate) struct Connection {
     /// Address of the server: http://HOST:PORT or unix:PATH [default: the one on this machine]
-    #[arg(
-        long,
-        global = true,
-        env = "OUTLIVE_URL",
-        value_name = "URL",
-        help_heading = "Connection"
-    )]
+    #[arg(long, global = true, env = "OUTLIVE_URL", value_name = "URL", help_heading = "Connection")]
     pub(crate) url: Option<String>,
     /// Token that the server asks for
     #[arg(
@@ -82,13 +76,7 @@ pub(crate) struct Connection {
     )]
     pub(crate) token: Option<String>,
     /// Where servers on this machine leave their address
-    #[arg(
-        long,
-        global = true,
-        env = "OUTLIVE_STATE_DIR",
-        value_name = "DIR",
-        help_heading = "Connection"
-    )]
+    #[arg(long, global = true, env = "OUTLIVE_STATE_DIR", value_name = "DIR", help_heading = "Connection")]
     pub(crate) state_dir: Option<PathBuf>,
 }
 
@@ -148,10 +136,7 @@ fn find_server(connection: Connection) -> Result<Endpoint> {
         endpoint.is_here = true;
         endpoint
     };
-    endpoint.token = connection
-        .token
-        .filter(|token| !token.is_empty())
-        .or(endpoint.token);
+    endpoint.token = connection.token.filter(|token| !token.is_empty()).or(endpoint.token);
     Ok(endpoint)
 }
 

@@ -42,11 +42,7 @@ pub(crate) fn complain(message: impl std::fmt::Display) {
 
 /// A remark between the output of a program, in raw mode too.
 pub(crate) fn remark(message: impl std::fmt::Display) {
-    let end = if io::stderr().is_terminal() {
-        "\r\n"
-    } else {
-        "\n"
-    };
+    let end = if io::stderr().is_terminal() { "\r\n" } else { "\n" };
     let _ = write!(io::stderr(), "[{message}]{end}");
 }
 
@@ -93,11 +89,7 @@ impl Printer {
                 }
             }
         });
-        Self {
-            jobs,
-            done,
-            waiting: 0,
-        }
+        Self { jobs, done, waiting: 0 }
     }
 
     fn print(&mut self, job: Job) {
@@ -138,11 +130,7 @@ pub(crate) struct Show {
 
 impl Show {
     pub(crate) fn new(follower: Follower) -> Self {
-        Self {
-            follower,
-            printer: Printer::start(),
-            acknowledge_at: None,
-        }
+        Self { follower, printer: Printer::start(), acknowledge_at: None }
     }
 
     /// The next thing to decide about; prints and acknowledges meanwhile. May be dropped and called again.
@@ -172,11 +160,7 @@ impl Show {
 
     /// Prints `bytes`, which stand for `weight` bytes of the log.
     pub(crate) fn print(&mut self, sink: Sink, bytes: Bytes, weight: usize) {
-        self.printer.print(Job {
-            sink,
-            bytes,
-            weight,
-        });
+        self.printer.print(Job { sink, bytes, weight });
     }
 
     /// Waits until everything is printed.

@@ -37,8 +37,7 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn of(value: Value) -> Result<Self> {
-        serde_json::from_value(value)
-            .map_err(|error| Failure::Here(format!("the answer is not a process: {error}")))
+        serde_json::from_value(value).map_err(|error| Failure::Here(format!("the answer is not a process: {error}")))
     }
 
     pub(crate) fn is_exited(&self) -> bool {
@@ -71,30 +70,20 @@ fn quote(word: &str) -> String {
 
 /// `/v1/processes/ID/what`.
 pub(crate) fn path(id: &str, what: &str) -> String {
-    let slash = if what.is_empty() || what.starts_with('?') {
-        ""
-    } else {
-        "/"
-    };
+    let slash = if what.is_empty() || what.starts_with('?') { "" } else { "/" };
     format!("/v1/processes/{}{slash}{what}", escape(id))
 }
 
 /// What the server calls it: an id as it is, everything else is a tag.
 fn reference(name: &str) -> String {
-    if name.starts_with("proc_") || name.starts_with("tag:") {
-        name.to_owned()
-    } else {
-        format!("tag:{name}")
-    }
+    if name.starts_with("proc_") || name.starts_with("tag:") { name.to_owned() } else { format!("tag:{name}") }
 }
 
 /// Finds a process by id, tag, or the unique beginning of its id.
 pub(crate) async fn find(client: &Arc<Client>, name: &str) -> Result<Process> {
     match client.ask(Call::get(path(&reference(name), ""))).await {
         Ok(value) => Process::of(value),
-        Err(failure) if failure.status() == Some(404) => {
-            find_by_prefix(client, name, failure).await
-        }
+        Err(failure) if failure.status() == Some(404) => find_by_prefix(client, name, failure).await,
         Err(failure) => Err(failure),
     }
 }
@@ -105,26 +94,17 @@ async fn find_by_prefix(client: &Arc<Client>, name: &str, not_found: Failure) ->
     match fitting.len() {
         0 => Err(not_found),
         1 => fitting.pop().ok_or(not_found),
-        count => Err(Failure::Here(format!(
-            "{name} is the beginning of {count} ids; give more of it (ambiguous)"
-        ))),
+        count => Err(Failure::Here(format!("{name} is the beginning of {count} ids; give more of it (ambiguous)"))),
     }
 }
 
 fn is_prefix(name: &str, id: &str) -> bool {
-    let (name, id) = (
-        name.strip_prefix("proc_").unwrap_or(name),
-        id.strip_prefix("proc_").unwrap_or(id),
-    );
+    let (name, id) = (name.strip_prefix("proc_").unwrap_or(name), id.strip_prefix("proc_").unwrap_or(id));
     name.len() >= SHORTEST_PREFIX && id.starts_with(name)
 }
 
 pub(crate) async fn list(client: &Client, with_runs: bool) -> Result<Vec<Process>> {
-    list_json(client, with_runs)
-        .await?
-        .into_iter()
-        .map(Process::of)
-        .collect()
+    list_json(client, with_runs).await?.into_iter().map(Process::of).collect()
 }
 
 pub(crate) async fn list_json(client: &Client, with_runs: bool) -> Result<Vec<Value>> {
@@ -132,13 +112,9 @@ pub(crate) async fn list_json(client: &Client, with_runs: bool) -> Result<Vec<Va
     match client.ask(Call::get(format!("/v1/processes{all}"))).await? {
         Value::Object(mut answer) => match answer.remove("processes") {
             Some(Value::Array(processes)) => Ok(processes),
-            _ => Err(Failure::Here(
-                "the answer is not a list of processes".into(),
-            )),
+            _ => Err(Failure::Here("the answer is not a list of processes".into())),
         },
-        _ => Err(Failure::Here(
-            "the answer is not a list of processes".into(),
-        )),
+        _ => Err(Failure::Here("the answer is not a list of processes".into())),
     }
 }
 
@@ -175,14 +151,8 @@ mod tests {
         assert_eq!(reference("proc_01abc"), "proc_01abc");
         assert_eq!(reference("tag:web"), "tag:web");
         assert_eq!(reference("web"), "tag:web");
-        assert_eq!(
-            path("tag:a b", "logs?x=1"),
-            "/v1/processes/tag:a%20b/logs?x=1"
-        );
-        assert_eq!(
-            path("proc_1", "?force=true"),
-            "/v1/processes/proc_1?force=true"
-        );
+        assert_eq!(path("tag:a b", "logs?x=1"), "/v1/processes/tag:a%20b/logs?x=1");
+        assert_eq!(path("proc_1", "?force=true"), "/v1/processes/proc_1?force=true");
     }
 
     #[test]
@@ -204,9 +174,6 @@ mod tests {
             ..Process::default()
         };
         assert_eq!(process("ls", &["-la", "/tmp"]).line(), "ls -la /tmp");
-        assert_eq!(
-            process("sh", &["-c", "echo 'hi'", ""]).line(),
-            "sh -c 'echo '\\''hi'\\''' ''"
-        );
+        assert_eq!(process("sh", &["-c", "echo 'hi'", ""]).line(), "sh -c 'echo '\\''hi'\\''' ''");
     }
 }

@@ -43,9 +43,7 @@ impl Ps {
             }
         }
         if self.json {
-            output::json(&Value::Array(
-                shown.into_iter().map(|(_, value)| value).collect(),
-            ))?;
+            output::json(&Value::Array(shown.into_iter().map(|(_, value)| value).collect()))?;
             return Ok(0);
         }
         let processes: Vec<Process> = shown.into_iter().map(|(process, _)| process).collect();
@@ -55,33 +53,17 @@ impl Ps {
             }
             return Ok(0);
         }
-        let width = if self.no_trunc {
-            None
-        } else {
-            terminal::width()
-        };
-        let short = if width.is_some() {
-            unique_length(&processes)
-        } else {
-            usize::MAX
-        };
+        let width = if self.no_trunc { None } else { terminal::width() };
+        let short = if width.is_some() { unique_length(&processes) } else { usize::MAX };
         let now = time::now_ms();
-        let rows: Vec<Vec<Cell>> = processes
-            .iter()
-            .map(|process| row(process, short, now))
-            .collect();
+        let rows: Vec<Vec<Cell>> = processes.iter().map(|process| row(process, short, now)).collect();
         let head = ["ID", "TAG", "STATUS", "PID", "AGE", "COMMAND"];
         output::text(&render(&head, &rows, width, terminal::wants_colours()))?;
         Ok(0)
     }
 
     fn wants(&self, process: &Process) -> bool {
-        let has_tag = || {
-            process
-                .tag
-                .as_ref()
-                .is_some_and(|tag| self.tag.contains(tag))
-        };
+        let has_tag = || process.tag.as_ref().is_some_and(|tag| self.tag.contains(tag));
         (self.all || !process.is_exited()) && (self.tag.is_empty() || has_tag())
     }
 }
@@ -104,10 +86,7 @@ fn status(process: &Process) -> Cell {
         "running" => Cell::coloured("running", Colour::Green),
         "exited" => {
             let fine = process.ending.exit_code() == 0;
-            Cell::coloured(
-                process.ending.describe(),
-                if fine { Colour::Faint } else { Colour::Red },
-            )
+            Cell::coloured(process.ending.describe(), if fine { Colour::Faint } else { Colour::Red })
         }
         other => Cell::new(other),
     }
@@ -116,15 +95,10 @@ fn status(process: &Process) -> Cell {
 /// How much of each id it takes to tell all of these apart. They are in the order of their ids' beginnings only
 /// by chance, so all pairs of neighbours in sorted order are looked at.
 fn unique_length(processes: &[Process]) -> usize {
-    let mut ids: Vec<&str> = processes
-        .iter()
-        .map(|process| process.id.as_str())
-        .collect();
+    let mut ids: Vec<&str> = processes.iter().map(|process| process.id.as_str()).collect();
     ids.sort_unstable();
     let common = |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
-    ids.windows(2)
-        .map(|pair| common(pair[0], pair[1]) + 1)
-        .fold(SHORTEST_ID, usize::max)
+    ids.windows(2).map(|pair| common(pair[0], pair[1]) + 1).fold(SHORTEST_ID, usize::max)
 }
 
 #[cfg(test)]
@@ -138,14 +112,8 @@ mod tests {
     #[test]
     fn states() {
         let text = |json: &str| status(&process(json));
-        assert_eq!(
-            text(r#"{"status":"running"}"#),
-            Cell::coloured("running", Colour::Green)
-        );
-        assert_eq!(
-            text(r#"{"status":"running","stopRequested":true}"#),
-            Cell::coloured("stopping", Colour::Yellow)
-        );
+        assert_eq!(text(r#"{"status":"running"}"#), Cell::coloured("running", Colour::Green));
+        assert_eq!(text(r#"{"status":"running","stopRequested":true}"#), Cell::coloured("stopping", Colour::Yellow));
         assert_eq!(text(r#"{"status":"created"}"#), Cell::new("created"));
         assert_eq!(
             text(r#"{"status":"exited","exitCode":0,"exitReason":"exited"}"#),
@@ -160,24 +128,10 @@ mod tests {
     #[test]
     fn ids_are_long_enough_to_tell_them_apart() {
         let ids = |all: &[&str]| {
-            unique_length(
-                &all.iter()
-                    .map(|id| Process {
-                        id: (*id).into(),
-                        ..Process::default()
-                    })
-                    .collect::<Vec<_>>(),
-            )
+            unique_length(&all.iter().map(|id| Process { id: (*id).into(), ..Process::default() }).collect::<Vec<_>>())
         };
         assert_eq!(ids(&[]), SHORTEST_ID);
         assert_eq!(ids(&["proc_aaaaaaaaaaaaaaaaab", "proc_b"]), SHORTEST_ID);
-        assert_eq!(
-            ids(&[
-                "proc_aaaaaaaaaaaaaaaaab",
-                "proc_b",
-                "proc_aaaaaaaaaaaaaaaaac"
-            ]),
-            23
-        );
+        assert_eq!(ids(&["proc_aaaaaaaaaaaaaaaaab", "proc_b", "proc_aaaaaaaaaaaaaaaaac"]), 23);
     }
 }

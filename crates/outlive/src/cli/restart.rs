@@ -21,20 +21,11 @@ pub(crate) struct Restart {
 
 impl Restart {
     pub(crate) async fn execute(self, client: Arc<Client>) -> Result<i32> {
-        let grace = self.grace.map_or(String::new(), |grace| {
-            format!("?graceMs={}", milliseconds(grace))
-        });
+        let grace = self.grace.map_or(String::new(), |grace| format!("?graceMs={}", milliseconds(grace)));
         each(&client, &self.ids, async |client, process| {
             // One that was only reserved has nothing to end.
-            let what = if process.status == "created" {
-                "start".to_owned()
-            } else {
-                format!("restart{grace}")
-            };
-            client
-                .ask(Call::post(path(&process.id, &what)).patient())
-                .await
-                .map(|_| 0)
+            let what = if process.status == "created" { "start".to_owned() } else { format!("restart{grace}") };
+            client.ask(Call::post(path(&process.id, &what)).patient()).await.map(|_| 0)
         })
         .await
     }

@@ -18,19 +18,14 @@ pub(crate) struct Rm {
 
 impl Rm {
     pub(crate) async fn execute(self, client: Arc<Client>) -> Result<i32> {
-        each(&client, &self.ids, async |client, process| {
-            remove(client, &process.id, self.force).await.map(|()| 0)
-        })
-        .await
+        each(&client, &self.ids, async |client, process| remove(client, &process.id, self.force).await.map(|()| 0))
+            .await
     }
 }
 
 /// Gone already is gone as well.
 pub(crate) async fn remove(client: &Client, id: &str, force: bool) -> Result<()> {
-    match client
-        .ask(Call::delete(path(id, &format!("?force={force}"))).repeatable())
-        .await
-    {
+    match client.ask(Call::delete(path(id, &format!("?force={force}"))).repeatable()).await {
         Err(failure) if failure.status() != Some(404) => Err(failure),
         _ => Ok(()),
     }

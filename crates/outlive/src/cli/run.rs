@@ -65,11 +65,7 @@ impl Run {
             output::line(process.id)?;
             return Ok(0);
         }
-        let ran = if self.tty {
-            self.on_terminal(client, body).await
-        } else {
-            self.on_pipes(client, body).await
-        };
+        let ran = if self.tty { self.on_terminal(client, body).await } else { self.on_pipes(client, body).await };
         ran.or_else(|failure| match shell_code(&failure) {
             Some(code) => {
                 output::complain(failure);
@@ -86,25 +82,14 @@ impl Run {
             body.insert("rows".into(), size.rows.into());
         }
         let (process, _) = create(&client, body).await?;
-        let plan = Plan {
-            start: Start::From(0),
-            is_read_only: false,
-            keys: self.detach_keys,
-            is_announced: false,
-        };
-        match Session::new(Arc::clone(&client), &process, plan)?
-            .run()
-            .await?
-        {
+        let plan = Plan { start: Start::From(0), is_read_only: false, keys: self.detach_keys, is_announced: false };
+        match Session::new(Arc::clone(&client), &process, plan)?.run().await? {
             End::Exited(ending) => {
                 clean_up(&client, &process.id, self.keep).await;
                 Ok(ending.exit_code())
             }
             End::Detached => {
-                output::remark(format!(
-                    "detached; the program runs on: outlive attach {}",
-                    process.name()
-                ));
+                output::remark(format!("detached; the program runs on: outlive attach {}", process.name()));
                 Ok(0)
             }
             // Our terminal is gone, so the program's is too.
@@ -119,21 +104,13 @@ impl Run {
 
     async fn on_pipes(self, client: Arc<Client>, mut body: Map<String, Value>) -> Result<i32> {
         let forwards = self.interactive || (!self.no_stdin && !io::stdin().is_terminal());
-        body.insert(
-            "stdinMode".into(),
-            if forwards { "pipe" } else { "null" }.into(),
-        );
+        body.insert("stdinMode".into(), if forwards { "pipe" } else { "null" }.into());
         // Connected before it starts, so that it cannot print more than its log holds before we look.
         body.insert("start".into(), false.into());
         let signals = Signals::catch()?.with_suspend()?;
         let (process, _) = create(&client, body).await?;
-        let wish = Wish {
-            id: process.id.clone(),
-            start: Start::From(0),
-            is_writer: false,
-            is_lossless: true,
-            size: None,
-        };
+        let wish =
+            Wish { id: process.id.clone(), start: Start::From(0), is_writer: false, is_lossless: true, size: None };
         let show = Show::new(Follower::new(Arc::clone(&client), wish, false));
         let starting = tokio::spawn(start(Arc::clone(&client), process.id.clone()));
         let stdin = forwards.then(input::read);
@@ -152,10 +129,7 @@ impl Run {
                 Ok(ending.exit_code())
             }
             Ok(None) => {
-                output::complain(format!(
-                    "left; it may still run: outlive kill {}",
-                    process.id
-                ));
+                output::complain(format!("left; it may still run: outlive kill {}", process.id));
                 Ok(signals::Ending::Interrupt.exit_code())
             }
             Err(failure) => self.failed(&client, &process.id, failure).await,
@@ -229,11 +203,7 @@ impl Running {
         if let Some(feeding) = &self.feeding {
             feeding.abort();
         }
-        let printed = if matches!(ended, Ok(Some(_))) {
-            self.show.finish().await
-        } else {
-            Ok(())
-        };
+        let printed = if matches!(ended, Ok(Some(_))) { self.show.finish().await } else { Ok(()) };
         self.show.close().await;
         printed.and(ended)
     }
@@ -266,11 +236,7 @@ impl Running {
         match item {
             Item::Output { stream, bytes } => {
                 let weight = bytes.len();
-                let sink = if stream == Stream::Stderr {
-                    Sink::Stderr
-                } else {
-                    Sink::Stdout
-                };
+                let sink = if stream == Stream::Stderr { Sink::Stderr } else { Sink::Stdout };
                 self.show.print(sink, bytes, weight);
             }
             Item::Gap(gap) => output::complain(gap.describe()),

@@ -45,10 +45,7 @@ const ARROWS: [(&str, &[u8]); 8] = [
 
 fn key(text: &str) -> std::result::Result<Vec<u8>, String> {
     let lower = text.to_ascii_lowercase();
-    let arrow = ARROWS
-        .iter()
-        .find(|(name, _)| *name == lower)
-        .map(|(_, bytes)| bytes.to_vec());
+    let arrow = ARROWS.iter().find(|(name, _)| *name == lower).map(|(_, bytes)| bytes.to_vec());
     arrow
         .or_else(|| keys::key(text).map(|byte| vec![byte]))
         .ok_or_else(|| format!("{text:?} is not a key such as ctrl-c, esc, tab, enter, up or a"))
@@ -88,11 +85,7 @@ impl Send {
 }
 
 fn already_closed(failure: Failure) -> Result<()> {
-    if failure.code() == Some("no_stdin") {
-        Ok(())
-    } else {
-        Err(failure)
-    }
+    if failure.code() == Some("no_stdin") { Ok(()) } else { Err(failure) }
 }
 
 #[cfg(test)]

@@ -82,19 +82,9 @@ enum Next {
 impl Session {
     pub(crate) fn new(client: Arc<Client>, process: &Process, plan: Plan) -> Result<Self> {
         let is_raw = process.tty && io::stdin().is_terminal();
-        let size = if process.tty && io::stdout().is_terminal() {
-            terminal::size()
-        } else {
-            None
-        };
+        let size = if process.tty && io::stdout().is_terminal() { terminal::size() } else { None };
         let is_writer = !plan.is_read_only;
-        let wish = Wish {
-            id: process.id.clone(),
-            start: plan.start,
-            is_writer,
-            is_lossless: is_writer,
-            size,
-        };
+        let wish = Wish { id: process.id.clone(), start: plan.start, is_writer, is_lossless: is_writer, size };
         let follower = Follower::new(Arc::clone(&client), wish, process.tty);
         Ok(Self {
             client,
@@ -178,9 +168,7 @@ impl Session {
     /// Typed bytes are always looked at for the keys that detach; what comes out of a pipe waits for its turn.
     fn may_type(&self) -> bool {
         let follower = &self.show.follower;
-        self.stdin.is_some()
-            && follower.queued_input() < MOST_QUEUED
-            && (self.is_raw || follower.is_connected())
+        self.stdin.is_some() && follower.queued_input() < MOST_QUEUED && (self.is_raw || follower.is_connected())
     }
 
     fn item(&mut self, item: Item) -> Result<Next> {
@@ -241,11 +229,7 @@ impl Session {
             };
             is_caught_up = was_old && !self.replay.is_under_way();
         }
-        let sink = if stream == Stream::Stderr {
-            Sink::Stderr
-        } else {
-            Sink::Stdout
-        };
+        let sink = if stream == Stream::Stderr { Sink::Stderr } else { Sink::Stdout };
         self.show.print(sink, shown, weight);
         if is_caught_up {
             // The replay may have begun in the middle of a screen, and of another size.
@@ -274,20 +258,13 @@ impl Session {
 
     /// A full-screen program paints anew when its window changes, so the window is changed and changed back.
     fn redraw(&mut self) {
-        let size = if self.modes.is_painting() {
-            terminal::size()
-        } else {
-            None
-        };
+        let size = if self.modes.is_painting() { terminal::size() } else { None };
         if let Some(size) = size.filter(|size| size.rows > 1 && !self.plan.is_read_only) {
             // A terminal that changes its size forgets the scroll region, and programs rely on it.
             self.modes.see(RESET_REGION);
             let reset = Bytes::from_static(RESET_REGION);
             self.show.print(Sink::Stdout, reset, 0);
-            self.show.follower.resize(Size {
-                rows: size.rows - 1,
-                ..size
-            });
+            self.show.follower.resize(Size { rows: size.rows - 1, ..size });
             self.resize_at = Some(Instant::now() + RESIZE_BACK_AFTER);
         }
     }
@@ -317,11 +294,7 @@ impl Session {
         if !scanned.forward.is_empty() {
             self.show.follower.input(&scanned.forward);
         }
-        if scanned.detached {
-            Next::End(End::Detached)
-        } else {
-            Next::On
-        }
+        if scanned.detached { Next::End(End::Detached) } else { Next::On }
     }
 
     /// Ctrl-D at a process on pipes closes its stdin; the end of a file or pipe of ours does not.
@@ -362,9 +335,7 @@ impl Session {
         self.say_lost_at = None;
         self.has_said_lost = true;
         let way_out = self.way_out();
-        self.remark(format!(
-            "connection lost; reconnecting … ({way_out} to leave)"
-        ));
+        self.remark(format!("connection lost; reconnecting … ({way_out} to leave)"));
     }
 }
 

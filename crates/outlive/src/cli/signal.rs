@@ -18,12 +18,9 @@ pub(crate) struct Signal {
 
 impl Signal {
     pub(crate) async fn execute(self, client: Arc<Client>) -> Result<i32> {
-        outlive_core::signal::parse(&self.signal)
-            .map_err(|error| Failure::Usage(error.to_string()))?;
+        outlive_core::signal::parse(&self.signal).map_err(|error| Failure::Usage(error.to_string()))?;
         let process = find(&client, &self.id).await?;
-        client
-            .ask(Call::post(path(&process.id, "signal")).json(json!({ "signal": self.signal })))
-            .await?;
+        client.ask(Call::post(path(&process.id, "signal")).json(json!({ "signal": self.signal }))).await?;
         Ok(0)
     }
 }

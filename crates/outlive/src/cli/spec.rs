@@ -43,12 +43,7 @@ pub(crate) struct SpecArgs {
     #[arg(long)]
     shell: bool,
     /// The program and its arguments
-    #[arg(
-        value_name = "CMD",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<String>,
 }
 
@@ -65,13 +60,11 @@ impl SpecArgs {
             (true, _) => (self.command.join(" "), &[][..]),
             (false, Some((command, args))) => (command.clone(), args),
             (false, None) => {
-                return Err(Failure::Usage(
-                    "what is to be run? give a command after --".into(),
-                ));
+                return Err(Failure::Usage("what is to be run? give a command after --".into()));
             }
         };
-        let env = environment::merge(&self.env, &self.unset, |name| std::env::var(name).ok())
-            .map_err(Failure::Usage)?;
+        let env =
+            environment::merge(&self.env, &self.unset, |name| std::env::var(name).ok()).map_err(Failure::Usage)?;
         set("command", Some(command.into()));
         set("args", (!args.is_empty()).then(|| json!(args)));
         set("shell", self.shell.then_some(true.into()));
@@ -80,26 +73,16 @@ impl SpecArgs {
         set("tag", self.tag.clone().map(Into::into));
         set("label", self.label.clone().map(Into::into));
         set("user", self.user.clone().map(Into::into));
-        set(
-            "timeoutMs",
-            self.timeout.map(|limit| json!(milliseconds(limit))),
-        );
+        set("timeoutMs", self.timeout.map(|limit| json!(milliseconds(limit))));
         set("maxLogBytes", self.log_bytes.map(Into::into));
         Ok(body)
     }
 
     /// Where paths mean the same on both sides, ours counts, as with a local command.
     fn cwd(&self, endpoint: &Endpoint) -> Option<String> {
-        let here = if endpoint.is_here {
-            std::env::current_dir().ok()
-        } else {
-            None
-        };
+        let here = if endpoint.is_here { std::env::current_dir().ok() } else { None };
         match (&self.cwd, here) {
-            (given, Some(here)) => here
-                .join(given.as_deref().unwrap_or(""))
-                .to_str()
-                .map(trim_slash),
+            (given, Some(here)) => here.join(given.as_deref().unwrap_or("")).to_str().map(trim_slash),
             (Some(given), None) => Some(given.clone()),
             (None, None) => None,
         }
@@ -108,11 +91,7 @@ impl SpecArgs {
 
 fn trim_slash(path: &str) -> String {
     let trimmed = path.trim_end_matches('/');
-    if Path::new(trimmed).has_root() {
-        trimmed.to_owned()
-    } else {
-        "/".to_owned()
-    }
+    if Path::new(trimmed).has_root() { trimmed.to_owned() } else { "/".to_owned() }
 }
 
 pub(crate) fn milliseconds(time: Duration) -> u64 {
@@ -122,10 +101,7 @@ pub(crate) fn milliseconds(time: Duration) -> u64 {
 /// Creates a process. The key makes it safe to ask again when a server dies before it answers.
 pub(crate) async fn create(client: &Client, body: Map<String, Value>) -> Result<(Process, Value)> {
     let key = format!("cli-{:016x}{:016x}", random(), random());
-    let call = Call::post("/v1/processes")
-        .json(Value::Object(body))
-        .header("idempotency-key", key)
-        .repeatable();
+    let call = Call::post("/v1/processes").json(Value::Object(body)).header("idempotency-key", key).repeatable();
     let answer = client.ask(call).await?;
     Ok((Process::of(answer.clone())?, answer))
 }
@@ -149,31 +125,11 @@ mod tests {
     #[test]
     fn bodies() {
         let remote = "http://far:1";
-        assert_eq!(
-            body(&["ls", "-la"], remote),
-            json!({ "command": "ls", "args": ["-la"] })
-        );
+        assert_eq!(body(&["ls", "-la"], remote), json!({ "command": "ls", "args": ["-la"] }));
         assert_eq!(body(&["--", "ls"], remote), json!({ "command": "ls" }));
-        assert_eq!(
-            body(&["--shell", "echo", "a|cat"], remote),
-            json!({ "command": "echo a|cat", "shell": true })
-        );
+        assert_eq!(body(&["--shell", "echo", "a|cat"], remote), json!({ "command": "echo a|cat", "shell": true }));
         let full = body(
-            &[
-                "-e",
-                "A=1",
-                "-e",
-                "B-",
-                "--unset",
-                "C",
-                "--tag",
-                "t",
-                "--timeout",
-                "2s",
-                "--cwd",
-                "d",
-                "x",
-            ],
+            &["-e", "A=1", "-e", "B-", "--unset", "C", "--tag", "t", "--timeout", "2s", "--cwd", "d", "x"],
             remote,
         );
         assert_eq!(
@@ -187,10 +143,7 @@ mod tests {
         let here = std::env::current_dir().unwrap();
         let cwd = |line: &[&str]| body(line, "unix:/x")["cwd"].as_str().map(str::to_owned);
         assert_eq!(cwd(&["ls"]), here.to_str().map(str::to_owned));
-        assert_eq!(
-            cwd(&["--cwd", "sub/", "ls"]),
-            here.join("sub").to_str().map(str::to_owned)
-        );
+        assert_eq!(cwd(&["--cwd", "sub/", "ls"]), here.join("sub").to_str().map(str::to_owned));
         assert_eq!(cwd(&["--cwd", "/", "ls"]).as_deref(), Some("/"));
     }
 }

@@ -76,13 +76,8 @@ impl Start {
             }
         }
         if let Some(mode) = self.restart {
-            let mode = mode
-                .to_possible_value()
-                .map(|value| value.get_name().to_owned());
-            body.insert(
-                "restart".into(),
-                json!({ "mode": mode, "maxRestarts": self.max_restarts.unwrap_or(0) }),
-            );
+            let mode = mode.to_possible_value().map(|value| value.get_name().to_owned());
+            body.insert("restart".into(), json!({ "mode": mode, "maxRestarts": self.max_restarts.unwrap_or(0) }));
         }
         if self.if_tag_exists == IfTagExists::Return {
             body.insert("ifTagExists".into(), "return".into());
@@ -93,10 +88,7 @@ impl Start {
         if self.no_stdin {
             body.insert("stdinMode".into(), "null".into());
         }
-        for (name, time) in [
-            ("retainMs", self.retain),
-            ("killAfterDetachMs", self.kill_after_detach),
-        ] {
+        for (name, time) in [("retainMs", self.retain), ("killAfterDetachMs", self.kill_after_detach)] {
             if let Some(time) = time {
                 body.insert(name.into(), milliseconds(time).into());
             }

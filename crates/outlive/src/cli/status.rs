@@ -38,8 +38,8 @@ pub(crate) async fn health(client: &Client) -> Result<(Health, Value)> {
         Err(Failure::Problem(problem)) if problem.status == 503 => json!({ "status": "degraded" }),
         other => other?,
     };
-    let health = serde_json::from_value(value.clone())
-        .map_err(|error| Failure::Here(format!("odd health: {error}")))?;
+    let health =
+        serde_json::from_value(value.clone()).map_err(|error| Failure::Here(format!("odd health: {error}")))?;
     Ok((health, value))
 }
 
@@ -54,12 +54,7 @@ impl Status {
             output::json(&json!({ "url": client.url(), "health": value, "processes": counts }))?;
             return Ok(code);
         }
-        let mut text = format!(
-            "outlive {} at {}: {}\n",
-            health.version,
-            client.url(),
-            health.status
-        );
+        let mut text = format!("outlive {} at {}: {}\n", health.version, client.url(), health.status);
         if health.holder_pid > 0 {
             let up = amount::age(health.now_ms.saturating_sub(health.started_at_ms));
             let restarts = match health.server_restarts {
@@ -70,8 +65,7 @@ impl Status {
             let (holder, server) = (health.holder_pid, health.server_pid);
             let _ = writeln!(text, "up {up}: holder {holder}, server {server}{restarts}");
         }
-        let parts = ["running", "created", "exited"]
-            .map(|status| format!("{} {status}", count(&processes, status)));
+        let parts = ["running", "created", "exited"].map(|status| format!("{} {status}", count(&processes, status)));
         let _ = writeln!(text, "processes: {}", parts.join(", "));
         output::text(&text)?;
         Ok(code)
@@ -79,8 +73,5 @@ impl Status {
 }
 
 fn count(processes: &[Process], status: &str) -> usize {
-    processes
-        .iter()
-        .filter(|process| process.status == status)
-        .count()
+    processes.iter().filter(|process| process.status == status).count()
 }

@@ -25,15 +25,11 @@ pub(crate) struct Stop {
 
 impl Stop {
     pub(crate) async fn execute(self, client: Arc<Client>) -> Result<i32> {
-        let grace = self.grace.map_or(String::new(), |grace| {
-            format!("&graceMs={}", milliseconds(grace))
-        });
+        let grace = self.grace.map_or(String::new(), |grace| format!("&graceMs={}", milliseconds(grace)));
         let what = format!("stop?waitMs=0{grace}");
         let mut stopped = Vec::new();
         let worst = each(&client, &self.ids, async |client, process| {
-            client
-                .ask(Call::post(path(&process.id, &what)).repeatable())
-                .await?;
+            client.ask(Call::post(path(&process.id, &what)).repeatable()).await?;
             stopped.push(process.id);
             Ok(0)
         })

@@ -60,10 +60,8 @@ pub(crate) struct Wait {
 
 fn http_target(text: &str) -> std::result::Result<(u16, String), String> {
     let (port, path) = text.split_once('/').unwrap_or((text, ""));
-    let port = port
-        .trim_start_matches(':')
-        .parse()
-        .map_err(|_| format!("{text:?} is not PORT/PATH such as 8080/health"))?;
+    let port =
+        port.trim_start_matches(':').parse().map_err(|_| format!("{text:?} is not PORT/PATH such as 8080/health"))?;
     Ok((port, format!("/{path}")))
 }
 
@@ -82,8 +80,8 @@ impl Wait {
         if self.json {
             output::json(&answer)?;
         }
-        let answer: Answer = serde_json::from_value(answer)
-            .map_err(|error| Failure::Here(format!("the answer is odd: {error}")))?;
+        let answer: Answer =
+            serde_json::from_value(answer).map_err(|error| Failure::Here(format!("the answer is odd: {error}")))?;
         self.conclude(answer)
     }
 
@@ -118,30 +116,19 @@ impl Wait {
                 if is_for_exit {
                     return Ok(process.ending.exit_code());
                 }
-                output::complain(format!(
-                    "{} ended before: {} (exited)",
-                    process.name(),
-                    process.ending.describe()
-                ));
+                output::complain(format!("{} ended before: {} (exited)", process.name(), process.ending.describe()));
                 Ok(1)
             }
             _ if self.json => Ok(0),
             "matched" => output::line(answer.text.unwrap_or_default()).map(|()| 0),
-            "listening" => {
-                output::line(answer.port.map_or(String::new(), |port| port.to_string())).map(|()| 0)
-            }
+            "listening" => output::line(answer.port.map_or(String::new(), |port| port.to_string())).map(|()| 0),
             _ => Ok(0),
         }
     }
 }
 
 /// Asks again after the server died; the time limit is that of the whole.
-async fn ask(
-    client: &Client,
-    id: &str,
-    mut request: Value,
-    timeout: Option<Duration>,
-) -> Result<Value> {
+async fn ask(client: &Client, id: &str, mut request: Value, timeout: Option<Duration>) -> Result<Value> {
     let begun = Instant::now();
     let mut trouble = None;
     let mut backoff = Backoff::default();
@@ -150,10 +137,7 @@ async fn ask(
             request["timeoutMs"] = milliseconds(timeout.saturating_sub(begun.elapsed())).into();
         }
         let asked = Instant::now();
-        match client
-            .ask(Call::post(path(id, "wait")).json(request.clone()).patient())
-            .await
-        {
+        match client.ask(Call::post(path(id, "wait")).json(request.clone()).patient()).await {
             Err(failure) if failure.is_passing() => {
                 if asked.elapsed() > HELD {
                     trouble = None;

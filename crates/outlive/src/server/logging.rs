@@ -42,7 +42,8 @@ pub(super) fn start(level: &str, json: bool) {
     });
     let filter = EnvFilter::try_new(level).unwrap_or_else(|_| EnvFilter::new("info"));
     let writer = Lines(sender);
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(move || writer.clone());
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(move || writer.clone());
     if json {
         builder.json().init();
     } else {

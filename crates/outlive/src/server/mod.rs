@@ -78,8 +78,10 @@ async fn serve(line: OwnedFd) -> io::Result<()> {
     let app = App { core: core.clone(), metrics: Arc::new(Metrics::new()), ending };
     let router = api::router(app);
     let mut notice = core.notice();
-    let accepting: Vec<_> =
-        listeners.into_iter().map(|listener| tokio::spawn(accept::accept(listener, router.clone(), end.subscribe()))).collect();
+    let accepting: Vec<_> = listeners
+        .into_iter()
+        .map(|listener| tokio::spawn(accept::accept(listener, router.clone(), end.subscribe())))
+        .collect();
     drop(router);
     tracing::info!(epoch = core.welcome().epoch, "serving");
     let mut stop = signal(SignalKind::terminate())?;

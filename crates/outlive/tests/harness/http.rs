@@ -57,7 +57,13 @@ impl Http {
     }
 
     /// The head of the answer, and the stream behind it.
-    pub(crate) fn open(self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&[u8]>) -> std::io::Result<Open> {
+    pub(crate) fn open(
+        self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&[u8]>,
+    ) -> std::io::Result<Open> {
         let mut stream = self.connect()?;
         let mut head = format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nconnection: close\r\n", self.port);
         for (name, value) in headers {
@@ -75,7 +81,13 @@ impl Http {
     }
 
     /// `Err` when the connection broke before the answer was complete.
-    pub(crate) fn try_send(self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&[u8]>) -> std::io::Result<Answer> {
+    pub(crate) fn try_send(
+        self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&[u8]>,
+    ) -> std::io::Result<Answer> {
         let mut open = self.open(method, path, headers, body)?;
         let mut bytes = Vec::new();
         open.read_to_end(&mut bytes)?;

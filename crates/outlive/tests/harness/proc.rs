@@ -29,8 +29,7 @@ pub(crate) fn all() -> Vec<i32> {
 /// Living processes whose command line or environment contains `mark`.
 pub(crate) fn with_mark(mark: &str) -> Vec<i32> {
     let contains = |pid: i32, file: &str| {
-        std::fs::read(format!("/proc/{pid}/{file}"))
-            .is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(mark))
+        std::fs::read(format!("/proc/{pid}/{file}")).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(mark))
     };
     let me = std::process::id() as i32;
     all()

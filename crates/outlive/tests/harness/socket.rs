@@ -40,8 +40,8 @@ impl Socket {
         let address = stream.peer_addr().map_err(|error| error.to_string())?;
         let config = WebSocketConfig::default().max_message_size(max_message.or(Some(64 << 20)));
         let url = format!("ws://{address}{path}");
-        let (inner, _) = tungstenite::client::client_with_config(url, stream, Some(config))
-            .map_err(|error| format!("{error:?}"))?;
+        let (inner, _) =
+            tungstenite::client::client_with_config(url, stream, Some(config)).map_err(|error| format!("{error:?}"))?;
         let mut socket = Self { inner, offset: 0, tagged, ready: Value::Null };
         match socket.next() {
             Frame::Control(ready) if ready["type"] == "ready" => {

@@ -31,9 +31,7 @@ pub(crate) fn key(text: &str) -> Option<u8> {
     if let Some((_, byte)) = NAMED.iter().find(|(name, _)| *name == lower) {
         return Some(*byte);
     }
-    let control = ["ctrl-", "c-", "^"]
-        .iter()
-        .find_map(|prefix| lower.strip_prefix(prefix));
+    let control = ["ctrl-", "c-", "^"].iter().find_map(|prefix| lower.strip_prefix(prefix));
     match (control.filter(|rest| !rest.is_empty()), text.as_bytes()) {
         (Some(rest), _) => match rest.as_bytes() {
             [letter] => with_control(*letter),
@@ -62,12 +60,10 @@ impl std::str::FromStr for Keys {
         let names = text.split([',', ' ']).filter(|name| !name.is_empty());
         let keys: Option<Vec<u8>> = names.map(key).collect();
         match keys.as_deref() {
-            None | Some([]) => Err(format!(
-                "{text:?} is not a list of keys such as ctrl-p,ctrl-q (or none)"
-            )),
-            Some([first, second, ..]) if first == second => Err(format!(
-                "{text:?} begins with the same key twice; typing it twice is how it is sent"
-            )),
+            None | Some([]) => Err(format!("{text:?} is not a list of keys such as ctrl-p,ctrl-q (or none)")),
+            Some([first, second, ..]) if first == second => {
+                Err(format!("{text:?} begins with the same key twice; typing it twice is how it is sent"))
+            }
             Some(keys) => Ok(Self(keys.to_vec())),
         }
     }
@@ -85,10 +81,7 @@ impl fmt::Display for Keys {
             let space = if index == 0 { "" } else { " " };
             match byte {
                 b'\t' | b'\r' | ESC | b' ' => {
-                    let name = NAMED
-                        .iter()
-                        .find(|(_, named)| *named == byte)
-                        .map_or("", |(name, _)| name);
+                    let name = NAMED.iter().find(|(_, named)| *named == byte).map_or("", |(name, _)| name);
                     write!(out, "{space}{name}")?;
                 }
                 0..=0x1f => write!(out, "{space}Ctrl-{}", char::from(byte | 0x40))?,
@@ -112,24 +105,12 @@ mod tests {
     fn names_of_keys() {
         assert_eq!(keys("ctrl-p,ctrl-q").0, [0x10, 0x11]);
         assert_eq!(keys("C-a d").0, [1, b'd']);
-        assert_eq!(
-            keys("^],esc,space,comma,enter,tab").0,
-            [0x1d, 0x1b, b' ', b',', b'\r', b'\t']
-        );
+        assert_eq!(keys("^],esc,space,comma,enter,tab").0, [0x1d, 0x1b, b' ', b',', b'\r', b'\t']);
         assert_eq!(keys("C-a,space,^?").to_string(), "Ctrl-A space backspace");
         assert!(keys("none").is_none());
         assert_eq!(key("^"), Some(b'^'));
         assert_eq!(key("c"), Some(b'c'));
-        for text in [
-            "",
-            ",",
-            "ctrl-",
-            "ctrl-pq",
-            "ab",
-            "ctrl-ü",
-            "ctrl-a,ctrl-a",
-            "\x01",
-        ] {
+        for text in ["", ",", "ctrl-", "ctrl-pq", "ab", "ctrl-ü", "ctrl-a,ctrl-a", "\x01"] {
             assert!(text.parse::<Keys>().is_err(), "{text}");
         }
     }

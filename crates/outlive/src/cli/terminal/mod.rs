@@ -59,14 +59,8 @@ pub(crate) struct Size {
 /// Of the terminal that we print to, else of the one that we read from.
 pub(crate) fn size() -> Option<Size> {
     let asked = [tcgetwinsize(io::stdout()), tcgetwinsize(io::stdin())];
-    let known = asked
-        .into_iter()
-        .flatten()
-        .find(|size| size.ws_col > 0 && size.ws_row > 0)?;
-    Some(Size {
-        cols: known.ws_col,
-        rows: known.ws_row,
-    })
+    let known = asked.into_iter().flatten().find(|size| size.ws_col > 0 && size.ws_row > 0)?;
+    Some(Size { cols: known.ws_col, rows: known.ws_row })
 }
 
 /// How wide a table may be: as the terminal, `COLUMNS`, or without end into a pipe.
@@ -75,11 +69,7 @@ pub(crate) fn width() -> Option<usize> {
         return None;
     }
     let told = || std::env::var("COLUMNS").ok()?.parse().ok();
-    tcgetwinsize(io::stdout())
-        .ok()
-        .map(|size| usize::from(size.ws_col))
-        .filter(|cols| *cols > 0)
-        .or_else(told)
+    tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col)).filter(|cols| *cols > 0).or_else(told)
 }
 
 /// <https://no-color.org>

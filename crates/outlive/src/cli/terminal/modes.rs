@@ -8,9 +8,7 @@ use std::fmt::Write;
 use super::sequences::{Control, Parser, Piece};
 
 /// Off in a fresh terminal: cursor keys, reverse, origin, mouse, focus, paste, synchronized output, colour reports.
-const NORMALLY_OFF: [u16; 16] = [
-    1, 5, 6, 9, 69, 1000, 1001, 1002, 1003, 1004, 1005, 1006, 1015, 1016, 2004, 2026,
-];
+const NORMALLY_OFF: [u16; 16] = [1, 5, 6, 9, 69, 1000, 1001, 1002, 1003, 1004, 1005, 1006, 1015, 1016, 2004, 2026];
 /// On in a fresh terminal: wrapping, cursor.
 const NORMALLY_ON: [u16; 2] = [7, 25];
 const ALTERNATE_SCREEN: [u16; 3] = [47, 1047, 1049];
@@ -54,9 +52,7 @@ impl Modes {
     }
 
     fn in_alternate_screen(&self) -> bool {
-        ALTERNATE_SCREEN
-            .iter()
-            .any(|mode| self.seen.changed.contains(mode))
+        ALTERNATE_SCREEN.iter().any(|mode| self.seen.changed.contains(mode))
     }
 
     /// What to send to the terminal when leaving.
@@ -88,10 +84,7 @@ impl Modes {
             (seen.anything, "\x1b[m"),
         ];
         out.extend(short.iter().filter(|(is, _)| *is).map(|(_, text)| *text));
-        for mode in ALTERNATE_SCREEN
-            .iter()
-            .filter(|mode| seen.changed.contains(mode))
-        {
+        for mode in ALTERNATE_SCREEN.iter().filter(|mode| seen.changed.contains(mode)) {
             let _ = write!(out, "\x1b[?{mode}l");
         }
         out
@@ -102,12 +95,7 @@ impl Seen {
     fn sequence(&mut self, sequence: &[u8]) {
         self.anything = true;
         match sequence {
-            b"\x1bc" => {
-                *self = Self {
-                    anything: true,
-                    ..Self::default()
-                }
-            }
+            b"\x1bc" => *self = Self { anything: true, ..Self::default() },
             b"\x1b=" => self.keypad = true,
             b"\x1b>" => self.keypad = false,
             [0x1b, b'(', set] => self.charset = *set != b'B',
@@ -168,7 +156,8 @@ mod tests {
     #[test]
     fn a_full_screen_program_is_undone() {
         let vim = b"\x1b[?1049h\x1b[?1h\x1b=\x1b[?2004h\x1b[?1000;1006h\x1b[?25l\x1b[1;40r\x1b[2 q\x1b[>1u";
-        let wanted = "\x1b[?1l\x1b[?25h\x1b[?1000l\x1b[?1006l\x1b[?2004l\x1b[<1u\x1b>\x1b[0 q\x1b7\x1b[r\x1b8\x1b[m\x1b[?1049l";
+        let wanted =
+            "\x1b[?1l\x1b[?25h\x1b[?1000l\x1b[?1006l\x1b[?2004l\x1b[<1u\x1b>\x1b[0 q\x1b7\x1b[r\x1b8\x1b[m\x1b[?1049l";
         assert_eq!(undo(vim), wanted);
         let mut modes = Modes::default();
         for byte in vim {

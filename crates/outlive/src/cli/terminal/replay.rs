@@ -22,11 +22,7 @@ impl Replay {
     /// `remaining` bytes are old; `is_cut`: there was output before them.
     pub(crate) fn new(remaining: u64, is_cut: bool) -> Self {
         let skippable = if is_cut { MOST_SKIPPED } else { 0 };
-        Self {
-            remaining,
-            parser: Parser::default(),
-            skippable,
-        }
+        Self { remaining, parser: Parser::default(), skippable }
     }
 
     pub(crate) fn is_under_way(&self) -> bool {
@@ -38,9 +34,7 @@ impl Replay {
         if self.remaining == 0 {
             return bytes;
         }
-        let old = usize::try_from(self.remaining)
-            .unwrap_or(usize::MAX)
-            .min(bytes.len());
+        let old = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(bytes.len());
         self.remaining -= old as u64;
         let begin = self.skip(&bytes[..old]);
         let mut out = Vec::with_capacity(bytes.len());
@@ -104,10 +98,7 @@ fn is_to_be_dropped(sequence: &[u8]) -> bool {
 
 /// OSC: a colour that is asked for; a clipboard or notification that would come a second time.
 fn is_asking_or_done(text: &[u8]) -> bool {
-    let text = text
-        .strip_suffix(b"\x07")
-        .or_else(|| text.strip_suffix(b"\x1b\\"))
-        .unwrap_or(text);
+    let text = text.strip_suffix(b"\x07").or_else(|| text.strip_suffix(b"\x1b\\")).unwrap_or(text);
     let number = text.split(|byte| *byte == b';').next().unwrap_or_default();
     text.ends_with(b";?") || matches!(number, b"52" | b"9" | b"99" | b"777")
 }
@@ -118,13 +109,11 @@ mod tests {
 
     fn replayed(chunks: &[&[u8]], remaining: usize, is_cut: bool) -> Vec<u8> {
         let mut replay = Replay::new(remaining as u64, is_cut);
-        chunks
-            .iter()
-            .flat_map(|chunk| replay.pass(Bytes::copy_from_slice(chunk)))
-            .collect()
+        chunks.iter().flat_map(|chunk| replay.pass(Bytes::copy_from_slice(chunk))).collect()
     }
 
-    const OLD: &[u8] = b"a\x1b[6n\x1b[cb\x1b[1mc\x07\x1b]11;?\x07\x1b]0;t\x07\x1bP+q1\x1b\\\x1b]52;c;eA==\x1b\\\x1b[?1049$pd\x1b[18t";
+    const OLD: &[u8] =
+        b"a\x1b[6n\x1b[cb\x1b[1mc\x07\x1b]11;?\x07\x1b]0;t\x07\x1bP+q1\x1b\\\x1b]52;c;eA==\x1b\\\x1b[?1049$pd\x1b[18t";
 
     #[test]
     fn questions_are_dropped_and_the_rest_is_kept() {
@@ -150,10 +139,7 @@ mod tests {
     fn a_cut_replay_begins_at_a_line_or_a_sequence() {
         let text = b"rest of a line\nwhole\n";
         for split in 0..=text.len() {
-            assert_eq!(
-                replayed(&[&text[..split], &text[split..]], text.len(), true),
-                b"whole\n"
-            );
+            assert_eq!(replayed(&[&text[..split], &text[split..]], text.len(), true), b"whole\n");
         }
         assert_eq!(replayed(&[b"5;3Hx\x1b[mred"], 11, true), b"\x1b[mred");
         let long = vec![b'x'; MOST_SKIPPED + 10];

@@ -28,10 +28,7 @@ pub(crate) struct Scanned {
 
 impl Scanner {
     pub(crate) fn new(keys: &Keys) -> Self {
-        Self {
-            keys: keys.0.clone(),
-            held: Vec::new(),
-        }
+        Self { keys: keys.0.clone(), held: Vec::new() }
     }
 
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Scanned {
@@ -62,17 +59,10 @@ impl Scanner {
         }
         self.held.push((meaning, typed.to_vec()));
         // Give back from the front until what is left is a beginning again.
-        while !self
-            .pressed()
-            .eq(self.keys.iter().copied().take(self.pressed().count()))
-        {
+        while !self.pressed().eq(self.keys.iter().copied().take(self.pressed().count())) {
             let is_doubled = self.pressed().take(2).eq([self.keys[0]; 2]);
             let first = self.release_first();
-            forward.extend(if is_doubled {
-                self.release_first()
-            } else {
-                first
-            });
+            forward.extend(if is_doubled { self.release_first() } else { first });
         }
         self.pressed().count() == self.keys.len()
     }
@@ -80,17 +70,8 @@ impl Scanner {
     /// Takes off the first key, with what was let go after it.
     fn release_first(&mut self) -> Vec<u8> {
         let is_release = |(meaning, _): &(Meaning, _)| *meaning == Meaning::Release;
-        let count = self
-            .held
-            .iter()
-            .skip(1)
-            .take_while(|held| is_release(held))
-            .count()
-            + 1;
-        self.held
-            .drain(..count.min(self.held.len()))
-            .flat_map(|(_, typed)| typed)
-            .collect()
+        let count = self.held.iter().skip(1).take_while(|held| is_release(held)).count() + 1;
+        self.held.drain(..count.min(self.held.len())).flat_map(|(_, typed)| typed).collect()
     }
 
     fn pressed(&self) -> impl Iterator<Item = u8> {
@@ -109,28 +90,13 @@ fn token(bytes: &[u8]) -> (Meaning, usize) {
 /// `ESC [ code ; modifiers : event u` or `ESC [ 27 ; modifiers ; code ~`, where it means a plain key.
 fn encoded(bytes: &[u8]) -> Option<(Meaning, usize)> {
     let body = bytes.strip_prefix(b"\x1b[")?;
-    let end = body
-        .iter()
-        .position(|byte| !matches!(byte, b'0'..=b'9' | b';' | b':'))?;
+    let end = body.iter().position(|byte| !matches!(byte, b'0'..=b'9' | b';' | b':'))?;
     let text = std::str::from_utf8(&body[..end]).ok()?;
-    let parts = |field: &str| {
-        field
-            .split(':')
-            .map(|number| number.parse::<u32>().ok())
-            .collect::<Vec<_>>()
-    };
+    let parts = |field: &str| field.split(':').map(|number| number.parse::<u32>().ok()).collect::<Vec<_>>();
     let numbers: Vec<_> = text.split(';').map(parts).collect();
-    let number = |field: usize, part: usize| {
-        numbers
-            .get(field)
-            .and_then(|parts| parts.get(part).copied().flatten())
-    };
+    let number = |field: usize, part: usize| numbers.get(field).and_then(|parts| parts.get(part).copied().flatten());
     let (code, modifiers, event) = match body[end] {
-        b'u' => (
-            number(0, 0)?,
-            number(1, 0).unwrap_or(1),
-            number(1, 1).unwrap_or(1),
-        ),
+        b'u' => (number(0, 0)?, number(1, 0).unwrap_or(1), number(1, 1).unwrap_or(1)),
         b'~' if number(0, 0) == Some(27) => (number(2, 0)?, number(1, 0).unwrap_or(1), 1),
         _ => return None,
     };
@@ -178,10 +144,7 @@ mod tests {
         while at < typed.len() {
             let rest = &typed[at..];
             if rest.starts_with(keys) {
-                return Scanned {
-                    forward,
-                    detached: true,
-                };
+                return Scanned { forward, detached: true };
             }
             if keys.len() > 1 && rest.starts_with(&[keys[0], keys[0]]) {
                 forward.push(keys[0]);
@@ -193,34 +156,21 @@ mod tests {
                 at += 1;
             }
         }
-        Scanned {
-            forward,
-            detached: false,
-        }
+        Scanned { forward, detached: false }
     }
 
     #[test]
     fn every_short_input_at_every_split() {
         for names in ["a,b", "a", "a,b,a,c", "a,b,c", "a,b,a,b,c", "ctrl-\\,d"] {
             let keys = keys(names);
-            let alphabet: &[u8] = if names.contains('\\') {
-                b"\x1cdx"
-            } else {
-                b"abc"
-            };
+            let alphabet: &[u8] = if names.contains('\\') { b"\x1cdx" } else { b"abc" };
             for length in 0..=7u32 {
                 for number in 0..3usize.pow(length) {
-                    let typed: Vec<u8> = (0..length)
-                        .map(|at| alphabet[number / 3usize.pow(at) % 3])
-                        .collect();
+                    let typed: Vec<u8> = (0..length).map(|at| alphabet[number / 3usize.pow(at) % 3]).collect();
                     let wanted = expected(&keys.0, &typed);
                     assert_eq!(scan(&keys, &[&typed]), wanted, "{names} {typed:?}");
                     let single: Vec<&[u8]> = typed.chunks(1).collect();
-                    assert_eq!(
-                        scan(&keys, &single),
-                        wanted,
-                        "{names} {typed:?} byte by byte"
-                    );
+                    assert_eq!(scan(&keys, &single), wanted, "{names} {typed:?} byte by byte");
                     for split in 1..typed.len() {
                         let parts = [&typed[..split], &typed[split..]];
                         assert_eq!(scan(&keys, &parts), wanted, "{names} {typed:?} at {split}");
@@ -235,17 +185,8 @@ mod tests {
         let keys = keys(DEFAULT);
         assert_eq!(keys.to_string(), "Ctrl-\\ d");
         let all = |typed: &[u8]| scan(&keys, &[typed]);
-        let sent = |bytes: &[u8]| Scanned {
-            forward: bytes.to_vec(),
-            detached: false,
-        };
-        assert_eq!(
-            all(b"ls\r\x1cdmore"),
-            Scanned {
-                forward: b"ls\r".to_vec(),
-                detached: true
-            }
-        );
+        let sent = |bytes: &[u8]| Scanned { forward: bytes.to_vec(), detached: false };
+        assert_eq!(all(b"ls\r\x1cdmore"), Scanned { forward: b"ls\r".to_vec(), detached: true });
         assert_eq!(all(b"\x1c\x1c"), sent(b"\x1c"));
         assert_eq!(all(b"\x1c\x1cd"), sent(b"\x1cd"));
         assert_eq!(all(b"\x1c\x0e"), sent(b"\x1c\x0e"));
@@ -266,45 +207,22 @@ mod tests {
             assert!(scan(&keys, &[typed]).detached, "{typed:?}");
             assert!(scan(&keys, &[b"x", typed]).detached, "{typed:?}");
         }
-        for typed in [
-            b"\x1b[92;5u\x1b[110;5u".as_slice(),
-            b"\x1b[92;6ud",
-            b"\x1b[A\x1b[92;5",
-            b"\x1b[92;5:3u",
-            b"\x1b[",
-        ] {
+        for typed in
+            [b"\x1b[92;5u\x1b[110;5u".as_slice(), b"\x1b[92;6ud", b"\x1b[A\x1b[92;5", b"\x1b[92;5:3u", b"\x1b["]
+        {
             for split in 0..=typed.len() {
                 let scanned = scan(&keys, &[&typed[..split], &typed[split..]]);
-                assert_eq!(
-                    scanned,
-                    Scanned {
-                        forward: typed.to_vec(),
-                        detached: false
-                    },
-                    "{typed:?} at {split}"
-                );
+                assert_eq!(scanned, Scanned { forward: typed.to_vec(), detached: false }, "{typed:?} at {split}");
             }
         }
         // Doubled in the new form: sent once, as it was typed.
         let twice = scan(&keys, &[b"\x1b[92;5u\x1b[92;5u"]);
-        assert_eq!(
-            twice,
-            Scanned {
-                forward: b"\x1b[92;5u".to_vec(),
-                detached: false
-            }
-        );
+        assert_eq!(twice, Scanned { forward: b"\x1b[92;5u".to_vec(), detached: false });
     }
 
     #[test]
     fn without_keys_everything_passes() {
         let none = keys("none");
-        assert_eq!(
-            scan(&none, &[b"\x1cd"]),
-            Scanned {
-                forward: b"\x1cd".to_vec(),
-                detached: false
-            }
-        );
+        assert_eq!(scan(&none, &[b"\x1cd"]), Scanned { forward: b"\x1cd".to_vec(), detached: false });
     }
 }

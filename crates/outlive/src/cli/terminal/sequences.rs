@@ -37,10 +37,7 @@ impl Parser {
         let mut rest = bytes;
         while let Some(&first) = rest.first() {
             if self.state == State::Ground {
-                let run = rest
-                    .iter()
-                    .position(|byte| *byte == ESC)
-                    .unwrap_or(rest.len());
+                let run = rest.iter().position(|byte| *byte == ESC).unwrap_or(rest.len());
                 if run > 0 {
                     out(Piece::Text(&rest[..run]));
                     rest = &rest[run..];
@@ -96,11 +93,7 @@ impl Parser {
             None => {
                 let whole = std::mem::take(&mut self.sequence);
                 let cut = std::mem::take(&mut self.too_long);
-                out(if cut {
-                    Piece::Text(&whole)
-                } else {
-                    Piece::Sequence(&whole)
-                });
+                out(if cut { Piece::Text(&whole) } else { Piece::Sequence(&whole) });
                 self.state = State::Ground;
             }
             Some(state) => {
@@ -148,17 +141,9 @@ impl<'a> Control<'a> {
             Some((private @ b'<'..=b'?', body)) => (*private, body),
             _ => (0, body),
         };
-        let split = body
-            .iter()
-            .position(|byte| (0x20..=0x2f).contains(byte))
-            .unwrap_or(body.len());
+        let split = body.iter().position(|byte| (0x20..=0x2f).contains(byte)).unwrap_or(body.len());
         let (parameters, intermediates) = body.split_at(split);
-        Some(Self {
-            private,
-            parameters,
-            intermediates,
-            last: *last,
-        })
+        Some(Self { private, parameters, intermediates, last: *last })
     }
 
     /// The numbers; 0 for those left out.
@@ -195,18 +180,13 @@ mod tests {
         (found, held)
     }
 
-    const SAMPLE: &[u8] =
-        b"ab\x1b[?1049hcd\x1b]0;title\x07e\x1b]11;?\x1b\\f\x1b(B\x1bcg\x1bP+q544e\x1b\\\
+    const SAMPLE: &[u8] = b"ab\x1b[?1049hcd\x1b]0;title\x07e\x1b]11;?\x1b\\f\x1b(B\x1bcg\x1bP+q544e\x1b\\\
         \x1b[1;2\x18h\x1b[3\x1b[mi\x1b]x\x1b[0mj\x1b[5";
 
     #[test]
     fn sequences_are_found_whole() {
         let (found, held) = pieces(&[SAMPLE]);
-        let sequences: Vec<&[u8]> = found
-            .iter()
-            .filter(|(is, _)| *is)
-            .map(|(_, bytes)| bytes.as_slice())
-            .collect();
+        let sequences: Vec<&[u8]> = found.iter().filter(|(is, _)| *is).map(|(_, bytes)| bytes.as_slice()).collect();
         let wanted: [&[u8]; 8] = [
             b"\x1b[?1049h",
             b"\x1b]0;title\x07",
@@ -231,11 +211,7 @@ mod tests {
                 assert_eq!((&found, &held), (&whole.0, &whole.1), "{first} {second}");
             }
         }
-        let mut all: Vec<u8> = whole
-            .0
-            .iter()
-            .flat_map(|(_, bytes)| bytes.clone())
-            .collect();
+        let mut all: Vec<u8> = whole.0.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
         all.extend_from_slice(&whole.1);
         assert_eq!(all, SAMPLE);
     }
@@ -261,10 +237,7 @@ mod tests {
     #[test]
     fn control_parts() {
         let control = Control::of(b"\x1b[?12;;2004$p").unwrap();
-        assert_eq!(
-            (control.private, control.intermediates, control.last),
-            (b'?', b"$".as_slice(), b'p')
-        );
+        assert_eq!((control.private, control.intermediates, control.last), (b'?', b"$".as_slice(), b'p'));
         assert_eq!(control.numbers().collect::<Vec<_>>(), [12, 0, 2004]);
         assert_eq!(Control::of(b"\x1b[m").unwrap().first(), 0);
         assert_eq!(Control::of(b"\x1b]0;x\x07"), None);

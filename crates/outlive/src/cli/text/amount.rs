@@ -11,14 +11,10 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     }
     let mut total = 0f64;
     while !rest.is_empty() {
-        let digits = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(rest.len());
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
         let number: f64 = rest[..digits].parse().map_err(|_| wrong())?;
         rest = &rest[digits..];
-        let letters = rest
-            .find(|c: char| !c.is_ascii_alphabetic())
-            .unwrap_or(rest.len());
+        let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
         let ms = match &rest[..letters] {
             "ms" => 1.0,
             "s" => 1e3,
@@ -42,9 +38,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is not a number of bytes such as 4096, 64K or 10M");
     let upper = text.trim().to_ascii_uppercase();
-    let digits = upper
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(upper.len());
+    let digits = upper.find(|c: char| !c.is_ascii_digit()).unwrap_or(upper.len());
     let number: u64 = upper[..digits].parse().map_err(|_| wrong())?;
     let shift = match &upper[digits..] {
         "" | "B" => 0,
@@ -74,9 +68,7 @@ pub(crate) fn tail(text: &str) -> Result<Tail, String> {
 
 /// A terminal's size as `120x40`.
 pub(crate) fn size(text: &str) -> Result<(u16, u16), String> {
-    let parsed = text
-        .split_once(['x', 'X'])
-        .and_then(|(cols, rows)| Some((cols.parse().ok()?, rows.parse().ok()?)));
+    let parsed = text.split_once(['x', 'X']).and_then(|(cols, rows)| Some((cols.parse().ok()?, rows.parse().ok()?)));
     parsed
         .filter(|(cols, rows)| *cols > 0 && *rows > 0)
         .ok_or_else(|| format!("{text:?} is not a size such as 120x40 (columns x rows)"))
@@ -127,19 +119,7 @@ mod tests {
         ] {
             assert_eq!(ms(text), Ok(expected), "{text}");
         }
-        for text in [
-            "",
-            "s",
-            "10x",
-            "-1s",
-            "1m30",
-            "1 s",
-            "ms",
-            "1..2s",
-            "1e9d",
-            "9999999999999999d",
-            "ü",
-        ] {
+        for text in ["", "s", "10x", "-1s", "1m30", "1 s", "ms", "1..2s", "1e9d", "9999999999999999d", "ü"] {
             assert!(duration(text).is_err(), "{text}");
         }
     }
@@ -150,15 +130,7 @@ mod tests {
         assert_eq!(bytes("64K"), Ok(65_536));
         assert_eq!(bytes("10MiB"), Ok(10 << 20));
         assert_eq!(bytes("2gb"), Ok(2 << 30));
-        for text in [
-            "",
-            "K",
-            "-1",
-            "1T",
-            "1.5K",
-            "99999999999999999999",
-            "18446744073709551615K",
-        ] {
+        for text in ["", "K", "-1", "1T", "1.5K", "99999999999999999999", "18446744073709551615K"] {
             assert!(bytes(text).is_err(), "{text}");
         }
         assert_eq!(tail("100"), Ok(Tail::Lines(100)));

@@ -21,9 +21,7 @@ pub(crate) fn change(text: &str) -> Result<Change, String> {
         },
     };
     if name.is_empty() || text.contains('\0') {
-        return Err(format!(
-            "{text:?} is not K=V (set), K- (unset) or K (pass on)"
-        ));
+        return Err(format!("{text:?} is not K=V (set), K- (unset) or K (pass on)"));
     }
     Ok(made)
 }
@@ -34,15 +32,13 @@ pub(crate) fn merge(
     unset: &[String],
     own: impl Fn(&str) -> Option<String>,
 ) -> Result<BTreeMap<String, Option<String>>, String> {
-    let mut env: BTreeMap<String, Option<String>> =
-        unset.iter().map(|name| (name.clone(), None)).collect();
+    let mut env: BTreeMap<String, Option<String>> = unset.iter().map(|name| (name.clone(), None)).collect();
     for change in changes {
         match change {
             Change::Set(name, value) => env.insert(name.clone(), Some(value.clone())),
             Change::Unset(name) => env.insert(name.clone(), None),
             Change::Pass(name) => {
-                let value = own(name)
-                    .ok_or_else(|| format!("-e {name}: not set here; give {name}=VALUE"))?;
+                let value = own(name).ok_or_else(|| format!("-e {name}: not set here; give {name}=VALUE"))?;
                 env.insert(name.clone(), Some(value))
             }
         };
@@ -70,18 +66,9 @@ mod tests {
     #[test]
     fn later_wins_and_missing_is_told() {
         let own = |name: &str| (name == "HERE").then(|| "yes".to_owned());
-        let changes: Vec<_> = ["A=1", "B-", "A=2", "HERE", "C=3"]
-            .iter()
-            .filter_map(|text| change(text).ok())
-            .collect();
+        let changes: Vec<_> = ["A=1", "B-", "A=2", "HERE", "C=3"].iter().filter_map(|text| change(text).ok()).collect();
         let env = merge(&changes, &["C".into(), "D".into()], own).unwrap();
-        let wanted = [
-            ("A", Some("2")),
-            ("B", None),
-            ("C", Some("3")),
-            ("D", None),
-            ("HERE", Some("yes")),
-        ];
+        let wanted = [("A", Some("2")), ("B", None), ("C", Some("3")), ("D", None), ("HERE", Some("yes"))];
         let wanted = wanted.map(|(name, value)| (name.to_owned(), value.map(str::to_owned)));
         assert_eq!(env, BTreeMap::from(wanted));
         let error = merge(&[Change::Pass("GONE".into())], &[], own).unwrap_err();

@@ -35,17 +35,11 @@ impl Colour {
 
 impl Cell {
     pub(crate) fn new(text: impl AsRef<str>) -> Self {
-        Self {
-            text: printable(text.as_ref()),
-            colour: None,
-        }
+        Self { text: printable(text.as_ref()), colour: None }
     }
 
     pub(crate) fn coloured(text: impl AsRef<str>, colour: Colour) -> Self {
-        Self {
-            colour: Some(colour),
-            ..Self::new(text)
-        }
+        Self { colour: Some(colour), ..Self::new(text) }
     }
 
     fn width(&self) -> usize {
@@ -55,29 +49,16 @@ impl Cell {
 
 /// What other people named their things must not move the cursor.
 fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 /// Lays out `rows` under `head`. `width` cuts the last column; `colours` adds escape sequences.
-pub(crate) fn render(
-    head: &[&str],
-    rows: &[Vec<Cell>],
-    width: Option<usize>,
-    colours: bool,
-) -> String {
+pub(crate) fn render(head: &[&str], rows: &[Vec<Cell>], width: Option<usize>, colours: bool) -> String {
     let head: Vec<Cell> = head.iter().map(Cell::new).collect();
     let all = || std::iter::once(&head).chain(rows);
     let last = head.len().saturating_sub(1);
     let widths: Vec<usize> = (0..head.len())
-        .map(|column| {
-            all()
-                .filter_map(|row| row.get(column))
-                .map(Cell::width)
-                .max()
-                .unwrap_or(0)
-        })
+        .map(|column| all().filter_map(|row| row.get(column)).map(Cell::width).max().unwrap_or(0))
         .collect();
     let before: usize = widths.iter().take(last).map(|width| width + GAP).sum();
     let room = width.map(|width| width.saturating_sub(before).max(NARROWEST_LAST));
@@ -85,16 +66,8 @@ pub(crate) fn render(
     for row in all() {
         let mut line = String::new();
         for (column, cell) in row.iter().enumerate().take(head.len()) {
-            let text = if column == last {
-                shorten(&cell.text, room)
-            } else {
-                cell.text.clone()
-            };
-            let padding = if column == last {
-                0
-            } else {
-                widths[column] + GAP - cell.width()
-            };
+            let text = if column == last { shorten(&cell.text, room) } else { cell.text.clone() };
+            let padding = if column == last { 0 } else { widths[column] + GAP - cell.width() };
             match cell.colour.filter(|_| colours) {
                 Some(colour) => {
                     let _ = write!(line, "\x1b[{}m{text}\x1b[0m", colour.code());
@@ -112,11 +85,9 @@ pub(crate) fn render(
 /// At most `room` characters, the last one an ellipsis if something was cut off.
 pub(crate) fn shorten(text: &str, room: Option<usize>) -> String {
     match room {
-        Some(room) if text.chars().count() > room => text
-            .chars()
-            .take(room.saturating_sub(1))
-            .chain(std::iter::once('…'))
-            .collect(),
+        Some(room) if text.chars().count() > room => {
+            text.chars().take(room.saturating_sub(1)).chain(std::iter::once('…')).collect()
+        }
         _ => text.to_owned(),
     }
 }
@@ -127,16 +98,8 @@ mod tests {
 
     fn rows() -> Vec<Vec<Cell>> {
         vec![
-            vec![
-                Cell::new("a"),
-                Cell::coloured("running", Colour::Green),
-                Cell::new("sleep 100"),
-            ],
-            vec![
-                Cell::new("longer"),
-                Cell::new("x"),
-                Cell::new("a very long command line that does not fit"),
-            ],
+            vec![Cell::new("a"), Cell::coloured("running", Colour::Green), Cell::new("sleep 100")],
+            vec![Cell::new("longer"), Cell::new("x"), Cell::new("a very long command line that does not fit")],
         ]
     }
 
@@ -153,10 +116,7 @@ mod tests {
     fn the_last_column_is_cut_to_the_width() {
         for width in 30..60 {
             let text = render(&["ID", "STATUS", "COMMAND"], &rows(), Some(width), false);
-            assert!(
-                text.lines().all(|line| line.chars().count() <= width),
-                "{width}:\n{text}"
-            );
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{width}:\n{text}");
         }
         let text = render(&["ID", "STATUS", "COMMAND"], &rows(), Some(30), false);
         assert!(text.ends_with("a very long …\n"), "{text}");
@@ -169,19 +129,13 @@ mod tests {
     fn colours_do_not_move_columns() {
         let plain = render(&["ID", "STATUS", "COMMAND"], &rows(), Some(40), false);
         let coloured = render(&["ID", "STATUS", "COMMAND"], &rows(), Some(40), true);
-        assert_eq!(
-            coloured.replace("\x1b[32m", "").replace("\x1b[0m", ""),
-            plain
-        );
+        assert_eq!(coloured.replace("\x1b[32m", "").replace("\x1b[0m", ""), plain);
         assert_ne!(coloured, plain);
     }
 
     #[test]
     fn foreign_text_cannot_move_the_cursor() {
-        assert_eq!(
-            Cell::new("a\x1b[2Jb\nc"),
-            Cell::new("a\u{fffd}[2Jb\u{fffd}c")
-        );
+        assert_eq!(Cell::new("a\x1b[2Jb\nc"), Cell::new("a\u{fffd}[2Jb\u{fffd}c"));
         assert!(render(&["A"], &[vec![Cell::new("é\r")]], None, false).ends_with("é\u{fffd}\n"));
     }
 }

@@ -28,9 +28,7 @@ impl Backoff {
 fn nominal(attempts: u32) -> Duration {
     match attempts {
         0 => Duration::ZERO,
-        _ => FIRST
-            .saturating_mul(1 << (attempts - 1).min(16))
-            .min(LONGEST),
+        _ => FIRST.saturating_mul(1 << (attempts - 1).min(16)).min(LONGEST),
     }
 }
 
@@ -50,9 +48,7 @@ mod tests {
 
     #[test]
     fn doubles_up_to_the_longest() {
-        let ms: Vec<u128> = (0..9)
-            .map(|attempts| nominal(attempts).as_millis())
-            .collect();
+        let ms: Vec<u128> = (0..9).map(|attempts| nominal(attempts).as_millis()).collect();
         assert_eq!(ms, [0, 100, 200, 400, 800, 1600, 3200, 5000, 5000]);
         assert_eq!(nominal(u32::MAX), LONGEST);
     }
@@ -62,10 +58,7 @@ mod tests {
         let mut backoff = Backoff::default();
         for attempts in 0..20 {
             let pause = backoff.next();
-            assert!(
-                pause <= nominal(attempts) && pause >= nominal(attempts).mul_f64(0.74),
-                "{attempts} {pause:?}"
-            );
+            assert!(pause <= nominal(attempts) && pause >= nominal(attempts).mul_f64(0.74), "{attempts} {pause:?}");
         }
         backoff.reset();
         assert_eq!(backoff.next(), Duration::ZERO);

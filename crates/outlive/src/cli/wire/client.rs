@@ -46,14 +46,7 @@ pub(crate) struct Call {
 impl Call {
     pub(crate) fn new(method: Method, path: impl Into<String>) -> Self {
         let is_repeatable = method == Method::GET;
-        Self {
-            method,
-            path: path.into(),
-            body: None,
-            headers: Vec::new(),
-            is_repeatable,
-            within: Some(ANSWER_WITHIN),
-        }
+        Self { method, path: path.into(), body: None, headers: Vec::new(), is_repeatable, within: Some(ANSWER_WITHIN) }
     }
 
     pub(crate) fn get(path: impl Into<String>) -> Self {
@@ -95,10 +88,7 @@ impl Call {
             .method(self.method.clone())
             .uri(format!("{}{}", endpoint.base, self.path))
             .header(header::HOST, &endpoint.authority)
-            .header(
-                header::USER_AGENT,
-                concat!("outlive/", env!("CARGO_PKG_VERSION")),
-            );
+            .header(header::USER_AGENT, concat!("outlive/", env!("CARGO_PKG_VERSION")));
         if let Some(token) = &endpoint.token {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
@@ -108,11 +98,7 @@ impl Call {
         if self.body.is_some() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
-        let body = self
-            .body
-            .as_ref()
-            .map(ToString::to_string)
-            .unwrap_or_default();
+        let body = self.body.as_ref().map(ToString::to_string).unwrap_or_default();
         request
             .body(Full::new(body.into()))
             .map_err(|error| Failure::Usage(format!("cannot ask for {}: {error}", self.path)))
@@ -121,10 +107,7 @@ impl Call {
 
 impl Client {
     pub(crate) fn new(endpoint: Endpoint) -> Self {
-        Self {
-            endpoint,
-            idle: Mutex::new(None),
-        }
+        Self { endpoint, idle: Mutex::new(None) }
     }
 
     /// The JSON that a call is answered with; null if there is none.
@@ -145,11 +128,7 @@ impl Client {
         let work = async {
             let (response, sender) = self.exchange(call).await?;
             let (status, body) = (response.status(), response.into_body());
-            let body = body
-                .collect()
-                .await
-                .map_err(|error| self.lost(&error))?
-                .to_bytes();
+            let body = body.collect().await.map_err(|error| self.lost(&error))?.to_bytes();
             self.put_back(sender);
             if !status.is_success() {
                 return Err(problem(status.as_u16(), &body));
@@ -157,18 +136,13 @@ impl Client {
             if body.is_empty() {
                 return Ok(Value::Null);
             }
-            serde_json::from_slice(&body)
-                .map_err(|error| Failure::Here(format!("the answer is not JSON: {error}")))
+            serde_json::from_slice(&body).map_err(|error| Failure::Here(format!("the answer is not JSON: {error}")))
         };
         match call.within {
             None => work.await,
             Some(limit) => tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
                 let why = format!("no answer in {} s", limit.as_secs());
-                Err(Failure::Unreachable {
-                    url: self.url(),
-                    why,
-                    is_refused: false,
-                })
+                Err(Failure::Unreachable { url: self.url(), why, is_refused: false })
             }),
         }
     }
@@ -194,15 +168,9 @@ impl Client {
             .get("sec-websocket-accept")
             .is_some_and(|accept| accept == &*derive_accept_key(key.as_bytes()));
         if response.status() != http::StatusCode::SWITCHING_PROTOCOLS || !accepted {
-            return Err(Failure::Here(format!(
-                "{} does not speak WebSocket at {path}",
-                self.url()
-            )));
+            return Err(Failure::Here(format!("{} does not speak WebSocket at {path}", self.url())));
         }
-        hyper::upgrade::on(response)
-            .await
-            .map(TokioIo::new)
-            .map_err(|error| self.lost(&error))
+        hyper::upgrade::on(response).await.map(TokioIo::new).map_err(|error| self.lost(&error))
     }
 
     async fn refuse_problem(&self, response: Response<Incoming>) -> Result<Response<Incoming>> {
@@ -210,12 +178,7 @@ impl Client {
         if status.is_success() || status == http::StatusCode::SWITCHING_PROTOCOLS {
             return Ok(response);
         }
-        let body = response
-            .into_body()
-            .collect()
-            .await
-            .map_err(|error| self.lost(&error))?
-            .to_bytes();
+        let body = response.into_body().collect().await.map_err(|error| self.lost(&error))?.to_bytes();
         Err(problem(status.as_u16(), &body))
     }
 
@@ -234,10 +197,7 @@ impl Client {
             },
         };
         let mut sender = self.open().await?;
-        let response = sender
-            .send_request(request)
-            .await
-            .map_err(|error| self.lost(&error))?;
+        let response = sender.send_request(request).await.map_err(|error| self.lost(&error))?;
         Ok((response, sender))
     }
 
@@ -249,25 +209,15 @@ impl Client {
                 _ => error.to_string(),
             };
             let is_refused = error.kind() == std::io::ErrorKind::ConnectionRefused;
-            Failure::Unreachable {
-                url: self.url(),
-                why,
-                is_refused,
-            }
+            Failure::Unreachable { url: self.url(), why, is_refused }
         })?;
-        let (sender, connection) = http1::handshake(TokioIo::new(line))
-            .await
-            .map_err(|error| self.lost(&error))?;
+        let (sender, connection) = http1::handshake(TokioIo::new(line)).await.map_err(|error| self.lost(&error))?;
         tokio::spawn(connection.with_upgrades());
         Ok(sender)
     }
 
     fn take_idle(&self) -> Option<Sender> {
-        self.idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
-            .filter(SendRequest::is_ready)
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).take().filter(SendRequest::is_ready)
     }
 
     fn put_back(&self, sender: Sender) {
@@ -282,12 +232,8 @@ impl Client {
 
     /// hyper's own words say what happened to the connection, its cause says why.
     fn lost(&self, error: &hyper::Error) -> Failure {
-        let why =
-            std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
-        Failure::Lost {
-            url: self.url(),
-            why,
-        }
+        let why = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
+        Failure::Lost { url: self.url(), why }
     }
 }
 

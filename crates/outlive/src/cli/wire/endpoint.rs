@@ -39,10 +39,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Line for T {}
 impl Endpoint {
     pub(crate) fn parse(url: &str) -> Result<Self, String> {
         let (shown, fragment) = url.split_once('#').unwrap_or((url, ""));
-        let token = fragment
-            .split('&')
-            .find_map(|pair| pair.strip_prefix("token="))
-            .map(str::to_owned);
+        let token = fragment.split('&').find_map(|pair| pair.strip_prefix("token=")).map(str::to_owned);
         let token = token.filter(|token| !token.is_empty());
         let shown = shown.trim().to_owned();
         if let Some(path) = shown.strip_prefix("unix:") {
@@ -51,47 +48,21 @@ impl Endpoint {
                 return Err(format!("{url:?} has no path; give unix:/path/to/socket"));
             }
             let place = Place::Unix(path.into());
-            return Ok(Self {
-                place,
-                authority: "localhost".into(),
-                base: String::new(),
-                token,
-                shown,
-                is_here: true,
-            });
+            return Ok(Self { place, authority: "localhost".into(), base: String::new(), token, shown, is_here: true });
         }
         if shown.starts_with("https:") {
-            return Err(
-                "https is not spoken by this client; use a tunnel (ssh -L) to a loopback address"
-                    .into(),
-            );
+            return Err("https is not spoken by this client; use a tunnel (ssh -L) to a loopback address".into());
         }
-        let wrong = || {
-            format!("{shown:?} is not a URL such as http://127.0.0.1:{DEFAULT_PORT} or unix:/path")
-        };
-        let with_scheme = if shown.contains("://") {
-            shown.clone()
-        } else {
-            format!("http://{shown}")
-        };
+        let wrong = || format!("{shown:?} is not a URL such as http://127.0.0.1:{DEFAULT_PORT} or unix:/path");
+        let with_scheme = if shown.contains("://") { shown.clone() } else { format!("http://{shown}") };
         let uri: http::Uri = with_scheme.parse().map_err(|_| wrong())?;
-        let host = uri
-            .host()
-            .filter(|host| !host.is_empty() && uri.scheme_str() == Some("http"))
-            .ok_or_else(wrong)?;
+        let host = uri.host().filter(|host| !host.is_empty() && uri.scheme_str() == Some("http")).ok_or_else(wrong)?;
         let port = uri.port_u16().unwrap_or(DEFAULT_PORT);
         // The console's address is what gets copied.
         let base = uri.path().trim_end_matches('/');
         let base = base.strip_suffix("/ui").unwrap_or(base).to_owned();
         let place = Place::Tcp(host.trim_matches(['[', ']']).to_owned(), port);
-        Ok(Self {
-            place,
-            authority: format!("{host}:{port}"),
-            base,
-            token,
-            shown,
-            is_here: false,
-        })
+        Ok(Self { place, authority: format!("{host}:{port}"), base, token, shown, is_here: false })
     }
 
     pub(crate) async fn connect(&self) -> io::Result<Box<dyn Line>> {
@@ -102,21 +73,15 @@ impl Endpoint {
                     stream.set_nodelay(true)?;
                     let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNCONFIRMED_MS);
                     let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
-                    let _ =
-                        rustix::net::sockopt::set_tcp_keepidle(&stream, Duration::from_secs(20));
+                    let _ = rustix::net::sockopt::set_tcp_keepidle(&stream, Duration::from_secs(20));
                     Ok(Box::new(stream) as Box<dyn Line>)
                 }
-                Place::Unix(path) => {
-                    Ok(Box::new(UnixStream::connect(path).await?) as Box<dyn Line>)
-                }
+                Place::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?) as Box<dyn Line>),
             }
         };
         match tokio::time::timeout(CONNECT_WITHIN, work).await {
             Ok(result) => result,
-            Err(_) => Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                "nothing answers there",
-            )),
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "nothing answers there")),
         }
     }
 }
@@ -142,27 +107,15 @@ mod tests {
     fn urls() {
         let parse = |url: &str| Endpoint::parse(url).unwrap();
         let simple = parse("http://127.0.0.1:99");
-        assert_eq!(
-            (simple.place, simple.base.as_str()),
-            (Place::Tcp("127.0.0.1".into(), 99), "")
-        );
+        assert_eq!((simple.place, simple.base.as_str()), (Place::Tcp("127.0.0.1".into(), 99), ""));
         let full = parse("http://box.example/base/ui/#token=se-cret");
         assert_eq!(full.place, Place::Tcp("box.example".into(), DEFAULT_PORT));
-        assert_eq!(
-            (full.base.as_str(), full.token.as_deref()),
-            ("/base", Some("se-cret"))
-        );
+        assert_eq!((full.base.as_str(), full.token.as_deref()), ("/base", Some("se-cret")));
         assert!(!full.shown.contains("se-cret"));
-        assert_eq!(
-            parse("localhost:80").place,
-            Place::Tcp("localhost".into(), 80)
-        );
+        assert_eq!(parse("localhost:80").place, Place::Tcp("localhost".into(), 80));
         assert_eq!(parse("http://[::1]:5/").place, Place::Tcp("::1".into(), 5));
         assert_eq!(parse("http://[::1]:5/").authority, "[::1]:5");
-        assert_eq!(
-            parse("unix:/run/x.sock#token=t").place,
-            Place::Unix("/run/x.sock".into())
-        );
+        assert_eq!(parse("unix:/run/x.sock#token=t").place, Place::Unix("/run/x.sock".into()));
         for wrong in ["", "unix:", "https://x", "ftp://x", "http://", "http://a b"] {
             assert!(Endpoint::parse(wrong).is_err(), "{wrong}");
         }

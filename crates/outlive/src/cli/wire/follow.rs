@@ -149,11 +149,7 @@ impl Follower {
     fn take_bytes(&mut self, mut bytes: Bytes) {
         let mut stream = Stream::Terminal;
         if self.is_tagged && bytes.has_remaining() {
-            stream = if bytes.get_u8() == 2 {
-                Stream::Stderr
-            } else {
-                Stream::Stdout
-            };
+            stream = if bytes.get_u8() == 2 { Stream::Stderr } else { Stream::Stdout };
         }
         let known = self.position.arrived(bytes.len());
         bytes.advance(known);
@@ -172,13 +168,7 @@ impl Follower {
             self.reconnect();
             return Ok(());
         }
-        let is_refused = matches!(
-            failure,
-            Failure::Unreachable {
-                is_refused: true,
-                ..
-            }
-        );
+        let is_refused = matches!(failure, Failure::Unreachable { is_refused: true, .. });
         if is_refused {
             let since = *self.refused_since.get_or_insert_with(Instant::now);
             if !self.was_ready || since.elapsed() > REFUSED_FOR {
@@ -206,11 +196,7 @@ impl Follower {
             let open = tokio::time::timeout(ANSWER_WITHIN, Socket::open(&client, &wish)).await;
             open.unwrap_or_else(|_| {
                 let why = "no answer".to_owned();
-                Err(Failure::Unreachable {
-                    url: client.url(),
-                    why,
-                    is_refused: false,
-                })
+                Err(Failure::Unreachable { url: client.url(), why, is_refused: false })
             })
         }));
     }
@@ -246,11 +232,7 @@ impl Follower {
 
     /// Tells the server what is printed: when it is much, or all of it.
     pub(crate) fn acknowledge(&mut self, all: bool) {
-        let offset = if all {
-            self.position.acknowledge_all()
-        } else {
-            self.position.acknowledge_much()
-        };
+        let offset = if all { self.position.acknowledge_all() } else { self.position.acknowledge_much() };
         if let (Some(offset), Some(socket)) = (offset, self.socket()) {
             socket.acknowledge(offset);
         }

@@ -20,10 +20,7 @@ pub(crate) struct Gap {
 impl Gap {
     pub(crate) fn describe(&self) -> String {
         let bytes = crate::cli::text::amount::readable_bytes(self.to - self.from);
-        format!(
-            "{bytes} of output are gone (offsets {} to {})",
-            self.from, self.to
-        )
+        format!("{bytes} of output are gone (offsets {} to {})", self.from, self.to)
     }
 }
 
@@ -41,11 +38,7 @@ pub(crate) struct Position {
 impl Position {
     /// Known from the start.
     pub(crate) fn at(offset: u64) -> Self {
-        Self {
-            next: Some(offset),
-            acknowledged: offset,
-            ..Self::default()
-        }
+        Self { next: Some(offset), acknowledged: offset, ..Self::default() }
     }
 
     /// What to ask for when (re)connecting.
@@ -81,9 +74,7 @@ impl Position {
 
     /// `count` bytes have arrived. Returns how many of them, from the front, are known already.
     pub(crate) fn arrived(&mut self, count: usize) -> usize {
-        let known = usize::try_from(self.repeated)
-            .unwrap_or(usize::MAX)
-            .min(count);
+        let known = usize::try_from(self.repeated).unwrap_or(usize::MAX).min(count);
         self.repeated -= known as u64;
         let new = (count - known) as u64;
         self.next = Some(self.next.unwrap_or(0) + new);
@@ -177,14 +168,10 @@ mod tests {
                         position.printed(bytes.len() - known);
                     };
                     assert_eq!(position.ready(0), None);
-                    log[..cut]
-                        .chunks(frame)
-                        .for_each(|bytes| take(&mut position, bytes));
+                    log[..cut].chunks(frame).for_each(|bytes| take(&mut position, bytes));
                     assert_eq!(position.next(), Some(cut as u64));
                     assert_eq!(position.ready(back as u64), None);
-                    log[back..]
-                        .chunks(frame)
-                        .for_each(|bytes| take(&mut position, bytes));
+                    log[back..].chunks(frame).for_each(|bytes| take(&mut position, bytes));
                     assert_eq!(got, log, "{cut} {back} {frame}");
                     assert_eq!(position.acknowledge_all(), (!log.is_empty()).then_some(40));
                 }
@@ -201,10 +188,7 @@ mod tests {
                 position.ready(0);
                 position.arrived(cut as usize);
                 let gap = position.ready(oldest);
-                let wanted = (oldest > cut).then_some(Gap {
-                    from: cut,
-                    to: oldest,
-                });
+                let wanted = (oldest > cut).then_some(Gap { from: cut, to: oldest });
                 assert_eq!(gap, wanted);
                 assert_eq!(position.arrived((40 - oldest) as usize), 0);
                 assert_eq!(position.next(), Some(40));

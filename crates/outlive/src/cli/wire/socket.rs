@@ -66,13 +66,8 @@ impl Wish {
             Start::Tail(bytes) => format!("&tail={bytes}"),
             Start::Now => String::new(),
         };
-        let size = self.size.map_or(String::new(), |size| {
-            format!("&cols={}&rows={}", size.cols, size.rows)
-        });
-        format!(
-            "/v1/processes/{}/connect?role={role}&flow={flow}{start}{size}",
-            escape(&self.id)
-        )
+        let size = self.size.map_or(String::new(), |size| format!("&cols={}&rows={}", size.cols, size.rows));
+        format!("/v1/processes/{}/connect?role={role}&flow={flow}{start}{size}", escape(&self.id))
     }
 }
 
@@ -132,18 +127,11 @@ pub(crate) struct Socket {
 impl Socket {
     pub(crate) async fn open(client: &Client, wish: &Wish) -> Result<Self> {
         let upgraded = client.upgrade(&wish.path()).await?;
-        let (sink, frames) = WebSocketStream::from_raw_socket(upgraded, Role::Client, None)
-            .await
-            .split();
+        let (sink, frames) = WebSocketStream::from_raw_socket(upgraded, Role::Client, None).await.split();
         let (queue, waiting) = mpsc::unbounded_channel();
         let queued = Arc::new(AtomicUsize::new(0));
         let sender = tokio::spawn(send_all(sink, waiting, Arc::clone(&queued)));
-        Ok(Self {
-            frames,
-            queue,
-            queued,
-            sender,
-        })
+        Ok(Self { frames, queue, queued, sender })
     }
 
     /// The next frame. May be dropped and called again.
@@ -159,9 +147,7 @@ impl Socket {
     pub(crate) fn input(&self, bytes: &[u8]) {
         for part in bytes.chunks(INPUT_BYTES) {
             self.queued.fetch_add(part.len(), Relaxed);
-            let _ = self
-                .queue
-                .send(Message::Binary(Bytes::copy_from_slice(part)));
+            let _ = self.queue.send(Message::Binary(Bytes::copy_from_slice(part)));
         }
     }
 
@@ -185,12 +171,7 @@ impl Socket {
     /// Says that we will not come back, so that nothing waits for us.
     pub(crate) async fn close(self) {
         self.tell(&json!({ "type": "close" }));
-        let Self {
-            mut frames,
-            queue,
-            mut sender,
-            ..
-        } = self;
+        let Self { mut frames, queue, mut sender, .. } = self;
         drop(queue);
         let farewell = async {
             let _ = (&mut sender).await;
@@ -211,11 +192,7 @@ async fn send_all(
     queued: Arc<AtomicUsize>,
 ) {
     while let Some(message) = waiting.recv().await {
-        let input = if let Message::Binary(bytes) = &message {
-            bytes.len()
-        } else {
-            0
-        };
+        let input = if let Message::Binary(bytes) = &message { bytes.len() } else { 0 };
         let sent = sink.send(message).await;
         queued.fetch_sub(input, Relaxed);
         if sent.is_err() {
@@ -235,9 +212,7 @@ fn understand(message: Message) -> Frame {
             Ok(Text::Other) | Err(_) => Frame::Other,
         },
         Message::Close(Some(CloseFrame { code, .. })) if u16::from(code) == 1001 => Frame::Deleted,
-        Message::Close(Some(CloseFrame { code, reason })) => {
-            Frame::Lost(format!("{reason} ({code})"))
-        }
+        Message::Close(Some(CloseFrame { code, reason })) => Frame::Lost(format!("{reason} ({code})")),
         Message::Close(None) => Frame::Lost("the connection was closed".into()),
         _ => Frame::Other,
     }
@@ -245,22 +220,13 @@ fn understand(message: Message) -> Frame {
 
 /// How many bytes of input a process has been given in its life.
 pub(crate) async fn input_offset(client: &Client, id: &str) -> Result<u64> {
-    let wish = Wish {
-        id: id.into(),
-        start: Start::Now,
-        is_writer: false,
-        is_lossless: false,
-        size: None,
-    };
+    let wish = Wish { id: id.into(), start: Start::Now, is_writer: false, is_lossless: false, size: None };
     let mut socket = Socket::open(client, &wish).await?;
     let found = loop {
         match socket.next().await {
             Frame::Ready(ready) => break Ok(ready.input_offset),
             Frame::Lost(why) => {
-                break Err(Failure::Lost {
-                    url: client.url(),
-                    why,
-                });
+                break Err(Failure::Lost { url: client.url(), why });
             }
             Frame::Deleted => break Err(Failure::Here("the process was removed".into())),
             _ => {}
@@ -279,32 +245,18 @@ mod tests {
         let frame = |text: &str| understand(Message::text(text));
         assert!(matches!(
             frame(r#"{"type":"ready","offset":7,"inputOffset":3,"role":"writer"}"#),
-            Frame::Ready(Ready {
-                offset: 7,
-                input_offset: 3
-            })
+            Frame::Ready(Ready { offset: 7, input_offset: 3 })
         ));
-        assert!(matches!(
-            frame(r#"{"type":"gap","from":1,"to":9}"#),
-            Frame::Gap { to: 9 }
-        ));
-        assert!(matches!(
-            frame(r#"{"type":"resized","cols":1,"rows":2}"#),
-            Frame::Other
-        ));
+        assert!(matches!(frame(r#"{"type":"gap","from":1,"to":9}"#), Frame::Gap { to: 9 }));
+        assert!(matches!(frame(r#"{"type":"resized","cols":1,"rows":2}"#), Frame::Other));
         assert!(matches!(frame("nonsense"), Frame::Other));
-        let Frame::Exit(ending) = frame(
-            r#"{"type":"exit","exitCode":null,"exitSignal":"SIGKILL","exitReason":"killed"}"#,
-        ) else {
+        let Frame::Exit(ending) =
+            frame(r#"{"type":"exit","exitCode":null,"exitSignal":"SIGKILL","exitReason":"killed"}"#)
+        else {
             panic!("not an exit")
         };
         assert_eq!(ending.exit_code(), 137);
-        let close = |code: u16| {
-            Message::Close(Some(CloseFrame {
-                code: code.into(),
-                reason: "x".into(),
-            }))
-        };
+        let close = |code: u16| Message::Close(Some(CloseFrame { code: code.into(), reason: "x".into() }));
         assert!(matches!(understand(close(1001)), Frame::Deleted));
         assert!(matches!(understand(close(1012)), Frame::Lost(_)));
     }
@@ -318,9 +270,6 @@ mod tests {
             is_lossless: true,
             size: Some(Size { cols: 80, rows: 24 }),
         };
-        assert_eq!(
-            wish.path(),
-            "/v1/processes/proc_1/connect?role=writer&flow=lossless&from=5&cols=80&rows=24"
-        );
+        assert_eq!(wish.path(), "/v1/processes/proc_1/connect?role=writer&flow=lossless&from=5&cols=80&rows=24");
     }
 }

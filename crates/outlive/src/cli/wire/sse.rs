@@ -71,18 +71,11 @@ mod tests {
 
     #[test]
     fn events_at_every_split() {
-        let event = |id: &str, name: &str, data: &str| Event {
-            id: Some(id.into()),
-            name: name.into(),
-            data: data.into(),
-        };
+        let event =
+            |id: &str, name: &str, data: &str| Event { id: Some(id.into()), name: name.into(), data: data.into() };
         let wanted = [event("x-1", "a", "{\"ä\":1}"), event("x-2", "", "one\ntwo")];
         for split in 0..=STREAM.len() {
-            assert_eq!(
-                events(&[&STREAM[..split], &STREAM[split..]]),
-                wanted,
-                "{split}"
-            );
+            assert_eq!(events(&[&STREAM[..split], &STREAM[split..]]), wanted, "{split}");
         }
     }
 }
