@@ -136,6 +136,8 @@ struct Load {
 
 fn begin_load(outlive: &Outlive) -> Load {
     let stop = outlive.dir.path().join("stop");
+    let config = outlive.post("/v1/config", &json!({ "maxExitedLogBytes": 64u64 << 30 }));
+    assert_eq!(config.status, 200, "{}", config.text());
     let first = outlive.shell("true");
     outlive.wait_exit(&first);
     let open = outlive.http().open("GET", "/v1/events?after=0-0", &[], None).unwrap();
