@@ -1,7 +1,7 @@
 //! Descriptors in the runtime's poller.
 //!
-//! tokio asks for a promise that a type cannot give: that the descriptor stays the same. The one line of
-//! unsafe code outside of the holder gives it, for types that own their descriptor.
+//! tokio asks for a promise that a type cannot give: that the descriptor stays the same. The core's one line
+//! of unsafe code gives it, for types that own their descriptor.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
