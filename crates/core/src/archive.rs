@@ -342,7 +342,7 @@ mod tests {
     #[test]
     fn a_segment_goes_with_its_last_log() {
         with_runtime(|link| {
-            let exit = Exit { status: Ok(0), cause: Cause::Itself, offset: 0, at_ms: 0 };
+            let exit = Exit { generation: 1, status: Ok(0), cause: Cause::Itself, offset: 0, at_ms: 0 };
             let archive = Archive::open(link.clone(), &mut BTreeMap::new());
             let mut seed = 1;
             let small = LogWriter::create(10 << 20, RESERVE, Beginning::default()).unwrap();

@@ -196,9 +196,9 @@ impl Cursor {
             // Look at the exit before the head: what was written before it is then surely in view.
             let exit = self.log.exit().filter(|exit| exit.offset.max(self.exit_from) <= self.offset);
             if let Some(exit) = exit
-                && self.exit_seen != self.log.generation()
+                && self.exit_seen != exit.generation
             {
-                self.exit_seen = self.log.generation();
+                self.exit_seen = exit.generation;
                 return Some(Item::Exit(exit));
             }
             if self.offset >= self.log.head() {
@@ -315,7 +315,7 @@ impl Cursor {
 }
 
 fn has_new_exit(log: &Log, exit_seen: u32, offset: u64) -> bool {
-    log.exit().is_some_and(|exit| exit.offset <= offset) && log.generation() != exit_seen
+    log.exit().is_some_and(|exit| exit.offset <= offset && exit.generation != exit_seen)
 }
 
 impl Drop for Cursor {

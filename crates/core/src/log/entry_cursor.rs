@@ -64,21 +64,22 @@ impl EntryCursor {
             log.until(|| {
                 let more = log.source.mark(position).is_some_and(|mark| mark.offset < log.head())
                     || log.source.marks().start > position;
-                let exit = log.exit().is_some() && log.generation() != exit_seen;
+                let exit = log.exit().is_some_and(|exit| exit.generation != exit_seen);
                 (more || exit || log.successor().is_some()).then_some(())
             })
             .await;
         }
     }
 
-    fn try_next(&mut self) -> Option<EntryItem> {
+    /// The next item if there is one now.
+    pub fn try_next(&mut self) -> Option<EntryItem> {
         if self.cursor.take_became_live() {
             return Some(EntryItem::BecameLive);
         }
         let log = Arc::clone(self.cursor.log());
         // The exit and the head first: what was recorded before them is then surely in view.
         let head = log.head();
-        let exit = log.exit().filter(|_| log.generation() != self.exit_seen);
+        let exit = log.exit().filter(|exit| exit.generation != self.exit_seen);
         match self.entries.next(&log) {
             Some(Walk::Entry(entry)) => {
                 let end = entry.offset + entry.bytes.len() as u64;
@@ -87,7 +88,7 @@ impl EntryCursor {
                     && entry.offset >= exit.offset
                 {
                     // Step back: the exit stands before this entry.
-                    self.exit_seen = log.generation();
+                    self.exit_seen = exit.generation;
                     self.entries = Entries::after(entry.sequence - 1, self.entries.filter());
                     return Some(EntryItem::Exit(exit));
                 }
@@ -100,7 +101,7 @@ impl EntryCursor {
                 self.cursor.skip_to(next.map_or(head, |mark| mark.offset));
                 match exit {
                     Some(exit) => {
-                        self.exit_seen = log.generation();
+                        self.exit_seen = exit.generation;
                         Some(EntryItem::Exit(exit))
                     }
                     // Moves at most once per start of the process.

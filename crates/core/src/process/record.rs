@@ -70,6 +70,8 @@ pub(crate) struct Idempotency {
 /// An exit as it is written down; in a log that still exists it is found there.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct KeptExit {
+    #[serde(default)]
+    generation: u32,
     code: Option<u8>,
     signal: Option<u8>,
     cause: u8,
@@ -80,6 +82,7 @@ pub(crate) struct KeptExit {
 impl From<Exit> for KeptExit {
     fn from(exit: Exit) -> Self {
         Self {
+            generation: exit.generation,
             code: exit.status.ok(),
             signal: exit.status.err(),
             cause: exit.cause as u8,
@@ -92,6 +95,7 @@ impl From<Exit> for KeptExit {
 impl From<KeptExit> for Exit {
     fn from(kept: KeptExit) -> Self {
         Self {
+            generation: kept.generation,
             status: kept.signal.map_or(Ok(kept.code.unwrap_or(0)), Err),
             cause: Cause::from_u8(kept.cause).unwrap_or(Cause::Itself),
             offset: kept.offset,

@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn decide_is_this_table() {
         let running = Phase::Running { pid: 1, started_at_ms: 0 };
-        let exited = Phase::Exited(Exit { status: Ok(0), cause: Cause::Itself, offset: 0, at_ms: 0 });
+        let exited = Phase::Exited(Exit { generation: 1, status: Ok(0), cause: Cause::Itself, offset: 0, at_ms: 0 });
         let phases = [Phase::Created, Phase::Starting, running, exited];
         let delete = Command::Delete { force: false };
         let force = Command::Delete { force: true };

@@ -143,6 +143,8 @@ impl Cause {
 /// How and when a process ended, and the offset up to which its output had been recorded by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
+    /// Which of the process's lives ended.
+    pub generation: u32,
     /// `Ok(code)` or `Err(signal)`.
     pub status: Result<u8, u8>,
     pub cause: Cause,
@@ -152,22 +154,25 @@ pub struct Exit {
 
 const EXITED: u64 = 1 << 32;
 const SIGNALLED: u64 = 1 << 33;
+/// The generation stands in the same word as the rest, so that no reader can pair an exit with the next life.
+const GENERATION_SHIFT: u32 = 34;
 
-pub(super) fn pack_exit(status: Result<u8, u8>, cause: Cause) -> u64 {
+pub(super) fn pack_exit(status: Result<u8, u8>, cause: Cause, generation: u32) -> u64 {
     let (flag, number) = match status {
         Ok(code) => (0, code),
         Err(signal) => (SIGNALLED, signal),
     };
-    EXITED | flag | u64::from(number) | (cause as u64) << 8
+    EXITED | flag | u64::from(number) | (cause as u64) << 8 | u64::from(generation) << GENERATION_SHIFT
 }
 
-pub(super) fn unpack_exit(word: u64) -> Option<(Result<u8, u8>, Cause)> {
+pub(super) fn unpack_exit(word: u64) -> Option<(Result<u8, u8>, Cause, u32)> {
     if word & EXITED == 0 {
         return None;
     }
     let number = word as u8;
     let status = if word & SIGNALLED == 0 { Ok(number) } else { Err(number) };
-    Some((status, Cause::from_u8((word >> 8) as u8).unwrap_or(Cause::Itself)))
+    let cause = Cause::from_u8((word >> 8) as u8).unwrap_or(Cause::Itself);
+    Some((status, cause, (word >> GENERATION_SHIFT) as u32))
 }
 
 #[cfg(test)]
@@ -178,7 +183,10 @@ mod tests {
     fn exit_words_round_trip() {
         for status in [Ok(0), Ok(255), Err(9), Err(64)] {
             for cause in [Cause::Itself, Cause::TimedOut, Cause::Shutdown] {
-                assert_eq!(unpack_exit(pack_exit(status, cause)), Some((status, cause)));
+                for generation in [0, 1, (1 << 30) - 1] {
+                    let word = pack_exit(status, cause, generation);
+                    assert_eq!(unpack_exit(word), Some((status, cause, generation)));
+                }
             }
         }
         assert_eq!(unpack_exit(0), None);

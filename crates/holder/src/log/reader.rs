@@ -77,8 +77,15 @@ impl LogReader {
 
     /// The exit of the current generation. Every byte before its offset is already published.
     pub fn exit(&self) -> Option<Exit> {
-        let (status, cause) = unpack_exit(self.load(AT_EXIT))?;
-        Some(Exit { status, cause, offset: self.load(AT_EXIT_OFFSET), at_ms: self.load(AT_EXITED_AT) })
+        loop {
+            let word = self.load(AT_EXIT);
+            let (status, cause, generation) = unpack_exit(word)?;
+            let (offset, at_ms) = (self.load(AT_EXIT_OFFSET), self.load(AT_EXITED_AT));
+            // Unchanged, so the three belong together: the next life erases the word before it changes the others.
+            if self.load(AT_EXIT) == word {
+                return Some(Exit { generation, status, cause, offset, at_ms });
+            }
+        }
     }
 
     /// Copies bytes from `offset` on; `Ok(0)` at the head.

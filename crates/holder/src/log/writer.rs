@@ -274,7 +274,8 @@ impl LogWriter {
     pub fn set_exit(&self, status: Result<u8, u8>, cause: Cause, at_ms: u64) {
         self.word(AT_EXIT_OFFSET).store(self.head(), SeqCst);
         self.word(AT_EXITED_AT).store(at_ms, SeqCst);
-        self.word(AT_EXIT).store(pack_exit(status, cause), SeqCst);
+        let generation = self.word(AT_GENERATION).load(Relaxed) as u32;
+        self.word(AT_EXIT).store(pack_exit(status, cause, generation), SeqCst);
     }
 
     /// A restart in place: the same log goes on with the next generation.

@@ -181,7 +181,7 @@ impl Speech for Native {
     }
 
     fn exit(&self, exit: &Exit) -> Vec<Message> {
-        let frame = exit_frame(exit, self.process().info().generation);
+        let frame = exit_frame(exit);
         vec![text(frame), close(1000, "the process has exited")]
     }
 
@@ -286,12 +286,12 @@ fn error_frame(code: &str, message: &str) -> String {
     json!({ "type": "error", "code": code, "message": message }).to_string()
 }
 
-pub(super) fn exit_frame(exit: &Exit, generation: u32) -> String {
+pub(super) fn exit_frame(exit: &Exit) -> String {
     let mut frame = json!({
         "type": "exit",
         "exitReason": ExitReason::from(exit.cause),
         "offset": exit.offset,
-        "generation": generation,
+        "generation": exit.generation,
         "exitCode": null,
     });
     match exit.status {

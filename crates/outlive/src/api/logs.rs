@@ -1,5 +1,6 @@
 //! The log as entries, once or as a stream of events.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use axum::Json;
@@ -130,38 +131,87 @@ pub(super) async fn logs(
     Ok(Json(LogList { process_id: process.id().to_owned(), stream: shown, entries }).into_response())
 }
 
-enum Following {
-    On(Box<(App, Arc<Process>, EntryCursor, bool)>),
-    Over,
+/// As many events as are there go out in one piece, so that tiny chunks do not cost a write to the socket each.
+const PIECE_BYTES: usize = 64 * 1024;
+
+struct Following {
+    app: App,
+    process: Arc<Process>,
+    cursor: EntryCursor,
+    end_at_exit: bool,
+    over: bool,
 }
 
 fn follow(app: App, process: Arc<Process>, cursor: EntryCursor, end_at_exit: bool) -> impl Stream<Item = Bytes> {
-    let start = Following::On(Box::new((app, process, cursor, end_at_exit)));
-    stream::unfold(start, |following| async move {
-        let Following::On(mut all) = following else { return None };
-        let (app, process, cursor, end_at_exit) = &mut *all;
-        let item = tokio::select! {
+    let start = Following { app, process, cursor, end_at_exit, over: false };
+    stream::unfold(start, |mut following| async move {
+        if following.over {
+            return None;
+        }
+        let Following { app, process, cursor, .. } = &mut following;
+        let first = tokio::select! {
             biased;
             item = cursor.next() => item,
             () = process.until_removed() => return None,
             () = app.ended() => return None,
         };
-        let bytes = match &item {
-            EntryItem::Entry(entry) => {
-                let data = serde_json::to_string(&to_wire(entry)).unwrap_or_default();
-                sse::event("log", &entry.sequence.to_string(), &data)
-            }
-            EntryItem::Gap { from, to } => {
-                sse::event("gap", "", &format!("{{\"fromSequence\":{from},\"toSequence\":{to}}}"))
-            }
-            EntryItem::BecameLive => sse::event("flow", "", "{\"flow\":\"live\"}"),
-            EntryItem::Exit(exit) => {
-                process.news();
-                let frame = super::connect::exit_frame(exit, process.info().generation);
-                sse::event("exit", "", &frame)
-            }
-        };
-        let over = *end_at_exit && matches!(item, EntryItem::Exit(_));
-        Some((bytes, if over { Following::Over } else { Following::On(all) }))
+        let mut piece = String::new();
+        let mut next = Some(first);
+        while let Some(item) = next {
+            following.tell(&mut piece, &item);
+            let more = !following.over && piece.len() < PIECE_BYTES;
+            next = if more { following.cursor.try_next() } else { None };
+        }
+        Some((piece.into(), following))
     })
+}
+
+impl Following {
+    fn tell(&mut self, piece: &mut String, item: &EntryItem) {
+        match item {
+            EntryItem::Entry(entry) => push_entry(piece, entry),
+            EntryItem::Gap { from, to } => {
+                let range = format!("{{\"fromSequence\":{from},\"toSequence\":{to}}}");
+                sse::push_event(piece, "gap", "", &range);
+            }
+            EntryItem::BecameLive => sse::push_event(piece, "flow", "", "{\"flow\":\"live\"}"),
+            EntryItem::Exit(exit) => {
+                self.process.news();
+                sse::push_event(piece, "exit", "", &super::connect::exit_frame(exit));
+                self.over = self.end_at_exit;
+            }
+        }
+    }
+}
+
+/// A [`LogEntry`] as an event, written in place: its bytes are encoded where they are sent from.
+fn push_entry(piece: &mut String, entry: &Entry) {
+    piece.reserve(192 + entry.bytes.len() / 3 * 4);
+    let _ = write!(
+        piece,
+        "event: log\nid: {sequence}\ndata: {{\"sequence\":{sequence},\"stream\":\"{stream}\",\
+         \"timestampMs\":{at},\"offset\":{offset},\"data\":\"",
+        sequence = entry.sequence,
+        stream = stream_name(entry.stream),
+        at = entry.at_ms,
+        offset = entry.offset,
+    );
+    BASE64.encode_string(&entry.bytes, piece);
+    piece.push_str("\",\"encoding\":\"base64\"}\n\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_says_what_the_list_says() {
+        for (stream, bytes) in [(LogStream::Stdout, &b""[..]), (LogStream::Terminal, b"\xff\x00\r\n")] {
+            let entry = Entry { sequence: 7, stream, at_ms: 1_700_000_000_123, offset: 42, bytes: bytes.into() };
+            let mut piece = String::new();
+            push_entry(&mut piece, &entry);
+            let data = piece.strip_prefix("event: log\nid: 7\ndata: ").and_then(|rest| rest.strip_suffix("\n\n"));
+            assert_eq!(data, serde_json::to_string(&to_wire(&entry)).ok().as_deref());
+        }
+    }
 }

@@ -14,6 +14,11 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// One event. `data` must not contain line breaks, as JSON on one line does not.
 pub(super) fn event(name: &str, id: &str, data: &str) -> Bytes {
     let mut text = String::with_capacity(name.len() + id.len() + data.len() + 24);
+    push_event(&mut text, name, id, data);
+    text.into()
+}
+
+pub(super) fn push_event(text: &mut String, name: &str, id: &str, data: &str) {
     text.push_str("event: ");
     text.push_str(name);
     if !id.is_empty() {
@@ -23,7 +28,6 @@ pub(super) fn event(name: &str, id: &str, data: &str) -> Bytes {
     text.push_str("\ndata: ");
     text.push_str(data);
     text.push_str("\n\n");
-    text.into()
 }
 
 /// Answers with these events and a comment now and then.
