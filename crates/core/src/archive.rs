@@ -15,6 +15,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use outlive_holder::log::{Exit, LogReader};
@@ -35,6 +36,8 @@ const MAX_SEGMENTS: usize = 1024;
 pub(crate) struct Archive {
     link: HolderLink,
     inner: Mutex<Inner>,
+    /// No server before this one reads here any more.
+    alone: AtomicBool,
 }
 
 #[derive(Default)]
@@ -54,7 +57,7 @@ struct Segment {
 
 impl Archive {
     /// Takes up the segments that the holder kept.
-    pub(crate) fn open(link: HolderLink, kept: &mut BTreeMap<String, OwnedFd>) -> Self {
+    pub(crate) fn open(link: HolderLink, kept: &mut BTreeMap<String, OwnedFd>, alone: bool) -> Self {
         let mut inner = Inner::default();
         let numbers: Vec<u64> =
             kept.keys().filter_map(|name| name.strip_prefix(PREFIX)).filter_map(|number| number.parse().ok()).collect();
@@ -65,7 +68,12 @@ impl Archive {
                 inner.segments.insert(number, Segment { file: Arc::new(fd), end: stat.st_size as u64, live: 0 });
             }
         }
-        Self { link, inner: Mutex::new(inner) }
+        Self { link, inner: Mutex::new(inner), alone: AtomicBool::new(alone) }
+    }
+
+    /// The server before this one has finished.
+    pub(crate) fn is_alone(&self) {
+        self.alone.store(true, Relaxed);
     }
 
     /// Another server writes from now on.
@@ -154,8 +162,9 @@ impl Archive {
 
     /// No record refers to this log any more.
     pub(crate) fn give_up(&self, log: &ArchivedLog) {
-        // A closed archive belongs to the next server, and so does the memory.
-        if self.release(log.place()) {
+        // A closed archive belongs to the next server, and so does the memory. And what the server before this one
+        // may still send to somebody stays until the whole segment goes.
+        if self.release(log.place()) && self.alone.load(Relaxed) {
             log.give_up();
         }
     }
@@ -303,14 +312,14 @@ mod tests {
                 let original = open(&writer, &link);
                 let exit = original.exit().unwrap();
 
-                let first_server = Archive::open(link.clone(), &mut BTreeMap::new());
+                let first_server = Archive::open(link.clone(), &mut BTreeMap::new(), true);
                 // Something else lies before it.
                 let other = LogWriter::create(1000, RESERVE, Beginning::default()).unwrap();
                 print(&other, &[(10, Stream::Stdout)], &mut seed);
                 first_server.copy(&ring(&other), exit).unwrap();
                 let copy = first_server.copy(&ring(&writer), exit).unwrap();
                 let place = *copy.place();
-                let second_server = Archive::open(link.clone(), &mut kept(&first_server));
+                let second_server = Archive::open(link.clone(), &mut kept(&first_server), true);
                 let adopted = second_server.adopt(place, exit).unwrap();
 
                 for copy in [archived(copy, &link), archived(adopted, &link)] {
@@ -343,7 +352,7 @@ mod tests {
     fn a_segment_goes_with_its_last_log() {
         with_runtime(|link| {
             let exit = Exit { generation: 1, status: Ok(0), cause: Cause::Itself, offset: 0, at_ms: 0 };
-            let archive = Archive::open(link.clone(), &mut BTreeMap::new());
+            let archive = Archive::open(link.clone(), &mut BTreeMap::new(), true);
             let mut seed = 1;
             let small = LogWriter::create(10 << 20, RESERVE, Beginning::default()).unwrap();
             print(&small, &[(5000, Stream::Stdout); 2], &mut seed);
@@ -354,7 +363,7 @@ mod tests {
             assert_eq!(logs.iter().map(|log| log.place().segment).collect::<Vec<_>>(), [1, 1, 2, 2]);
 
             // A copy that never got into a record is garbage to the next server.
-            let next = Archive::open(link.clone(), &mut kept(&archive));
+            let next = Archive::open(link.clone(), &mut kept(&archive), true);
             archive.close();
             assert!(archive.copy(&ring(&small), exit).is_err());
             archive.give_up(&logs[3]);
@@ -381,7 +390,7 @@ mod tests {
     #[tokio::test]
     async fn who_follows_an_archived_log_moves_on_with_its_process() {
         let link = HolderLink::to_nobody();
-        let archive = Archive::open(link.clone(), &mut BTreeMap::new());
+        let archive = Archive::open(link.clone(), &mut BTreeMap::new(), true);
         let mut seed = 1;
         let writer = LogWriter::create(1 << 20, RESERVE, Beginning::default()).unwrap();
         print(&writer, &[(10, Stream::Stdout), (20, Stream::Stderr)], &mut seed);

@@ -133,9 +133,37 @@ impl Config {
     }
 }
 
+/// Limits as an earlier server kept them. That may have been a newer or an older one: what this one does not
+/// know is passed over, what is missing has its default.
+pub(crate) fn read_kept<T: Default + Serialize + serde::de::DeserializeOwned>(kept: Option<Vec<u8>>) -> T {
+    let Some(kept) = kept else { return T::default() };
+    let merged = || {
+        let kept: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&kept)?;
+        let mut known = serde_json::to_value(T::default())?;
+        for (name, value) in kept {
+            if let Some(field) = known.get_mut(&name) {
+                *field = value;
+            }
+        }
+        serde_json::from_value(known)
+    };
+    merged().unwrap_or_else(|error: serde_json::Error| {
+        tracing::error!(%error, "the kept limits cannot be read, the defaults hold");
+        T::default()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_kept_by_another_version_are_not_lost() {
+        let kept = br#"{"stopGraceMs": 7, "aLimitOfTheFuture": 1}"#.to_vec();
+        assert_eq!(read_kept::<Config>(Some(kept)), Config { stop_grace_ms: 7, ..Config::default() });
+        assert_eq!(read_kept::<Config>(Some(b"garbage".to_vec())), Config::default());
+        assert_eq!(read_kept::<ProcessConfig>(None), ProcessConfig::default());
+    }
 
     #[test]
     fn zero_limits_are_refused_and_defaults_clamped() {

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::Result;
 use crate::archive::Archive;
-use crate::config::{Config, ProcessConfig};
+use crate::config::{self, Config, ProcessConfig};
 use crate::events::{Events, Follower};
 use crate::holder_link::{Handover, HeldProcess, HolderLink, News};
 use crate::id;
@@ -65,18 +65,17 @@ impl Core {
         let (journal, mut contents) = Journal::open(link.clone(), kept.remove(KEPT_AS), usize::MAX)?;
         let journal = Arc::new(journal);
         let mut read = |name: &str| contents.records.remove(name);
-        let process_config: Option<ProcessConfig> = read(PROCESS_CONFIG).and_then(|v| serde_json::from_slice(&v).ok());
-        let config: Option<Config> = read(CONFIG).and_then(|v| serde_json::from_slice(&v).ok());
-        let config = config.unwrap_or_default();
+        let process_config: ProcessConfig = config::read_kept(read(PROCESS_CONFIG));
+        let config: Config = config::read_kept(read(CONFIG));
         journal.set_max_events(config.max_events as usize);
         let services = Arc::new(Services {
             link: link.clone(),
-            archive: Archive::open(link.clone(), &mut kept),
+            archive: Archive::open(link.clone(), &mut kept, !another_finishes),
             events: Events::new(Arc::clone(&journal), contents.events, config.max_events as usize),
             journal,
             table: Table::default(),
             collectors: crate::run::Collectors::default(),
-            process_config: RwLock::new(process_config.unwrap_or_default()),
+            process_config: RwLock::new(process_config),
             config: RwLock::new(config),
             ended: Notify::new(),
         });
@@ -95,10 +94,6 @@ impl Core {
 
     pub fn welcome(&self) -> &Welcome {
         self.services.link.welcome()
-    }
-
-    pub fn link(&self) -> &HolderLink {
-        &self.services.link
     }
 
     pub fn holder_is_gone(&self) -> bool {
@@ -241,10 +236,6 @@ impl Core {
         self.services.link.upgrade();
     }
 
-    pub fn shutdown(&self) {
-        self.services.link.shutdown();
-    }
-
     /// Answers the holder's wish that this server retires: waits a moment for what is under way, and then
     /// neither writes nor asks for anything any more.
     pub async fn retire(&self) {
@@ -278,7 +269,14 @@ fn adopt_all(
     let mut held: std::collections::HashMap<u64, HeldProcess> =
         held.into_iter().map(|process| (process.held.key, process)).collect();
     let mut adopted = Vec::new();
-    for record in records.filter_map(|bytes| Record::decode(&bytes)) {
+    for bytes in records {
+        let record = match Record::decode(&bytes) {
+            Ok(record) => record,
+            Err(error) => {
+                tracing::error!(%error, "a record cannot be read, its process is not known any more");
+                continue;
+            }
+        };
         let (id, key) = (record.id.clone(), record.key);
         match Process::adopt(Arc::clone(services), record, held.remove(&key)) {
             Some(process) => {
@@ -323,7 +321,7 @@ async fn listen(core: Core, link: HolderLink, tell: watch::Sender<Notice>) {
             notice.upgrades += 1;
             notice.upgrade_error = result.err();
         }),
-        News::Alone => {}
+        News::Alone => services.archive.is_alone(),
     })
     .await;
 }

@@ -321,3 +321,24 @@ fn a_run_does_not_count_against_the_process_limit() {
         }
     });
 }
+
+#[test]
+fn a_run_that_may_be_detached_is_found_again_after_a_death() {
+    let outlive = Outlive::start();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let body = json!({ "command": "sleep", "args": ["313"], "onTimeout": "detach", "timeoutMs": 60_000 });
+            let headers = [("content-type", "application/json")];
+            let _ = outlive.http().try_send("POST", "/v1/processes/run", &headers, Some(body.to_string().as_bytes()));
+        });
+        eventually("it runs", || {
+            outlive.get("/v1/processes?all=true").json["processes"]
+                .get(0)
+                .filter(|one| one["status"] == "running")
+                .cloned()
+        });
+        outlive.kill_server();
+    });
+    let list = outlive.get("/v1/processes").json["processes"].clone();
+    assert_eq!(list[0]["status"], "running", "{list}");
+}

@@ -155,10 +155,6 @@ impl HolderLink {
         self.send(&ToHolder::Upgrade(()), None);
     }
 
-    pub fn shutdown(&self) {
-        self.send(&ToHolder::Shutdown(()), None);
-    }
-
     /// Says the last word of this server: whatever is asked of the holder from now on is refused here.
     pub(crate) fn retired(&self) {
         self.send(&ToHolder::Retired(()), None);

@@ -20,6 +20,8 @@ pub struct Entries {
     /// Number (from 0) of the next mark to look at.
     next: u64,
     filter: StreamFilter,
+    /// The reader is in the midst of the entries: what it does not get, it misses.
+    under_way: bool,
 }
 
 /// What a walk comes upon.
@@ -36,7 +38,7 @@ pub enum Walk {
 impl Entries {
     /// Entries with a sequence number greater than `after`.
     pub fn after(after: u64, filter: StreamFilter) -> Self {
-        Self { next: after, filter }
+        Self { next: after, filter, under_way: after > 0 }
     }
 
     pub fn filter(&self) -> StreamFilter {
@@ -60,7 +62,7 @@ impl Entries {
                 found += 1;
             }
         }
-        Self { next, filter }
+        Self { next, filter, under_way: false }
     }
 
     /// The next entry that is there now.
@@ -74,8 +76,7 @@ impl Entries {
             if self.next < marks.start {
                 let from = self.next + 1;
                 self.next = marks.start;
-                // From the beginning there is nothing that the reader could have missed.
-                if from > 1 {
+                if self.under_way {
                     return Some(Walk::Gap { from, to: marks.start + 1 });
                 }
             }
@@ -87,9 +88,16 @@ impl Entries {
                 self.next += 1;
                 continue;
             }
-            let end = log.source.mark(self.next + 1).map_or(head, |next| next.offset.min(head));
-            if let Some((offset, bytes)) = read(log, mark.offset.max(log.tail()), end) {
+            let oldest = log.tail();
+            if oldest > mark.offset && self.under_way {
+                // Its first bytes are gone, and half an entry would look like a whole one.
                 self.next += 1;
+                return Some(Walk::Gap { from: mark.sequence, to: mark.sequence + 1 });
+            }
+            let end = log.source.mark(self.next + 1).map_or(head, |next| next.offset.min(head));
+            if let Some((offset, bytes)) = read(log, mark.offset.max(oldest), end) {
+                self.next += 1;
+                self.under_way = true;
                 return Some(Walk::Entry(Entry {
                     sequence: mark.sequence,
                     stream: mark.stream,

@@ -119,8 +119,8 @@ impl Record {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        serde_json::from_slice(bytes).ok()
+    pub(crate) fn decode(bytes: &[u8]) -> serde_json::Result<Self> {
+        serde_json::from_slice(bytes)
     }
 }
 

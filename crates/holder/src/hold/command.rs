@@ -78,7 +78,6 @@ impl Holder {
                 }
             }
             ToHolder::Upgrade(()) => self.begin_upgrade(),
-            ToHolder::Shutdown(()) => self.begin_shutdown(),
             _ => {}
         }
     }

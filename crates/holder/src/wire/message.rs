@@ -38,8 +38,6 @@ wire_messages! {
         19 Record(Record),
         /// Start a new server from the binary on disk, and then replace the holder too.
         20 Upgrade(()),
-        /// End everything: TERM to all trees, the grace time, KILL, exit.
-        21 Shutdown(()),
     }
 }
 

@@ -1,0 +1,137 @@
+//! Waiting for output, silence, exit, a port or an answer.
+
+use serde_json::json;
+
+use crate::harness::{Outlive, eventually, proc};
+use crate::{post, wait};
+
+#[test]
+fn a_wait_for_output_says_where() {
+    let outlive = Outlive::start();
+    let id = outlive.shell("echo first line; echo port=8080 ready; echo err=7 >&2; cat");
+    let found = wait(&outlive, &id, json!({ "for": "output", "pattern": "^port=(\\d+) (nope)?", "timeoutMs": 60_000 }));
+    assert_eq!((&found["outcome"], &found["text"]), (&json!("matched"), &json!("port=8080 ")));
+    assert_eq!((&found["offset"], &found["end"], &found["groups"]), (&json!(11), &json!(21), &json!(["8080", null])));
+    let later = wait(&outlive, &id, json!({ "for": "output", "pattern": "port", "from": 12, "timeoutMs": 100 }));
+    assert_eq!(later["outcome"], "timedOut");
+    let other =
+        wait(&outlive, &id, json!({ "for": "output", "pattern": "err=", "stream": "stdout", "timeoutMs": 100 }));
+    assert_eq!(other["outcome"], "timedOut");
+    let stderr =
+        wait(&outlive, &id, json!({ "for": "output", "pattern": "err=(.)", "stream": "stderr", "timeoutMs": 60_000 }));
+    assert_eq!(stderr["groups"], json!(["7"]));
+    // A match over two writes, waited for while it comes.
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| outlive.wait_output(&id, "half and half"));
+        for part in ["half ", "and ", "half"] {
+            outlive.post(&format!("/v1/processes/{id}/input"), &json!({ "data": part, "encoding": "utf8" }));
+        }
+        assert_eq!(waiting.join().unwrap()["text"], "half and half");
+    });
+    post(&outlive, &id, "stdin/close");
+    let over = wait(&outlive, &id, json!({ "for": "output", "pattern": "never", "timeoutMs": 60_000 }));
+    assert_eq!((&over["outcome"], &over["process"]["exitCode"]), (&json!("exited"), &json!(0)));
+    let past = wait(&outlive, &id, json!({ "for": "output", "pattern": "first" }));
+    assert_eq!(past["outcome"], "matched", "what was printed before the exit is found after it");
+}
+
+#[test]
+fn a_wait_for_silence_exit_and_its_time_limit() {
+    let outlive = Outlive::start();
+    let id = outlive.shell("echo x; cat");
+    let silent = wait(&outlive, &id, json!({ "for": "silence", "silenceMs": 150, "timeoutMs": 60_000 }));
+    assert_eq!((&silent["outcome"], &silent["offset"]), (&json!("silent"), &json!(2)));
+    assert_eq!(wait(&outlive, &id, json!({ "timeoutMs": 100 }))["outcome"], "timedOut");
+    let noisy = outlive.shell("while :; do echo x; sleep 0.02; done");
+    let never = wait(&outlive, &noisy, json!({ "for": "silence", "silenceMs": 5_000, "timeoutMs": 300 }));
+    assert_eq!(never["outcome"], "timedOut");
+    post(&outlive, &noisy, "kill");
+    let over = wait(&outlive, &noisy, json!({ "for": "silence", "silenceMs": 60_000 }));
+    assert_eq!(over["outcome"], "exited");
+}
+
+#[test]
+fn a_wait_for_a_port_or_an_answer_looks_at_the_tree() {
+    let outlive = Outlive::start();
+    // Answers 503 to the first request, then 200; a grandchild of the shell, on a port that the kernel chooses.
+    let server = "import http.server, sys\n\
+        class H(http.server.BaseHTTPRequestHandler):\n\
+        \x20   seen = 0\n\
+        \x20   def do_GET(self):\n\
+        \x20       H.seen += 1\n\
+        \x20       self.send_response(503 if H.seen == 1 else 200 if self.path == '/ok' else 404); self.end_headers()\n\
+        \x20   def log_message(self, *a): pass\n\
+        s = http.server.HTTPServer(('127.0.0.1', 0), H)\n\
+        print('port', s.server_port, flush=True)\n\
+        s.serve_forever()\n";
+    if std::process::Command::new("python3").arg("-c").arg("").status().is_ok_and(|status| status.success()) {
+        let path = outlive.dir.path().join("server.py");
+        std::fs::write(&path, server).unwrap();
+        let id = outlive.shell(&format!("sh -c 'python3 {}; :'; :", path.display()));
+        let listening = wait(&outlive, &id, json!({ "for": "port", "timeoutMs": 60_000 }));
+        assert_eq!(listening["outcome"], "listening", "{listening}");
+        let port = outlive.wait_output(&id, "port (\\d+)\n")["groups"][0].as_str().unwrap().parse::<u16>().unwrap();
+        assert_eq!(listening["port"], port);
+        assert!(proc::is_alive(listening["pid"].as_i64().unwrap() as i32));
+        let answered = wait(&outlive, &id, json!({ "for": "http", "port": port, "path": "/ok", "timeoutMs": 60_000 }));
+        assert_eq!(
+            (&answered["outcome"], &answered["httpStatus"]),
+            (&json!("answered"), &json!(200)),
+            "503 is no answer"
+        );
+        let exact = wait(
+            &outlive,
+            &id,
+            json!({ "for": "http", "port": port, "path": "/no", "status": 404, "timeoutMs": 60_000 }),
+        );
+        assert_eq!(exact["httpStatus"], 404);
+        let ports = &outlive.get(&format!("/v1/processes/{id}/tree")).json["listeningPorts"];
+        assert_eq!(ports[0]["port"], port, "{ports}");
+        // A port of somebody else is none of the tree.
+        let other = outlive.shell("cat");
+        let foreign = wait(&outlive, &other, json!({ "for": "port", "port": port, "timeoutMs": 200 }));
+        assert_eq!(foreign["outcome"], "timedOut");
+    } else {
+        eprintln!("skipped in part: no python3 to listen on a port");
+    }
+    let brief = outlive.shell("exit 3");
+    let over = wait(&outlive, &brief, json!({ "for": "port", "timeoutMs": 60_000 }));
+    assert_eq!((&over["outcome"], &over["process"]["exitCode"]), (&json!("exited"), &json!(3)));
+}
+
+#[test]
+fn a_costly_pattern_stops_nobody_else() {
+    let outlive = Outlive::start();
+    let line = "i=0; while [ $i -lt 3000 ]; do printf abbabaabab%.0s 1 2 3 4 5 6 7 8 9 10; i=$((i+1)); done; sleep 300";
+    let id = outlive.shell(line);
+    eventually("the text is there", || (outlive.info(&id)["outputEnd"].as_u64() >= Some(300_000)).then_some(()));
+    std::thread::scope(|scope| {
+        let searches: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let body = json!({ "for": "output", "pattern": "(?-u)[ab]*a[ab]{200}[^ab]", "timeoutMs": 500 });
+                    outlive.post(&format!("/v1/processes/{id}/wait"), &body)
+                })
+            })
+            .collect();
+        while searches.iter().any(|search| !search.is_finished()) {
+            assert_eq!(outlive.get("/v1/health").status, 200);
+        }
+        for search in searches {
+            assert_eq!(search.join().unwrap().json["outcome"], "timedOut");
+        }
+    });
+}
+
+#[test]
+fn a_match_in_one_stream_has_its_place_in_the_whole_log() {
+    let outlive = Outlive::start();
+    let id = outlive.shell("for i in 1 2 3; do echo out$i; sleep 0.02; echo ERR >&2; sleep 0.02; done; echo TARGET");
+    outlive.wait_exit(&id);
+    let find = |stream: &str| {
+        let body = json!({ "for": "output", "pattern": "TARGET", "stream": stream, "from": 0 });
+        outlive.post(&format!("/v1/processes/{id}/wait"), &body).json
+    };
+    assert_eq!(find("stdout")["offset"], find("combined")["offset"]);
+    assert_eq!(find("stdout")["offset"], 27);
+}
