@@ -1,6 +1,7 @@
 //! Limits that can be changed while running.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::{Error, Result};
@@ -133,23 +134,50 @@ impl Config {
     }
 }
 
+/// The limits at the start: the defaults, with some replaced by name. The error of an unknown name has no field.
+pub fn with_limits(replaced: &Map<String, Value>) -> Result<(ProcessConfig, Config)> {
+    let (mut process, mut own) = (fields(&ProcessConfig::default()), fields(&Config::default()));
+    for (name, value) in replaced {
+        let known = if process.contains_key(name) { &mut process } else { &mut own };
+        match known.get_mut(name) {
+            Some(field) => *field = value.clone(),
+            None => return Err(Error::invalid("", "the name of a limit", name)),
+        }
+    }
+    let wrong = |error: serde_json::Error| Error::invalid("limits", "numbers", error);
+    let process: ProcessConfig = serde_json::from_value(process.into()).map_err(wrong)?;
+    let own: Config = serde_json::from_value(own.into()).map_err(wrong)?;
+    Ok((process.checked()?, own.checked()?))
+}
+
+pub fn limit_names() -> impl Iterator<Item = String> {
+    fields(&ProcessConfig::default()).into_iter().chain(fields(&Config::default())).map(|(name, _)| name)
+}
+
+fn fields(limits: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(limits) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    }
+}
+
 /// Limits as an earlier server kept them. That may have been a newer or an older one: what this one does not
-/// know is passed over, what is missing has its default.
-pub(crate) fn read_kept<T: Default + Serialize + serde::de::DeserializeOwned>(kept: Option<Vec<u8>>) -> T {
-    let Some(kept) = kept else { return T::default() };
+/// know is passed over, what is missing is as at the start.
+pub(crate) fn read_kept<T: Copy + Serialize + serde::de::DeserializeOwned>(kept: Option<Vec<u8>>, start: T) -> T {
+    let Some(kept) = kept else { return start };
     let merged = || {
-        let kept: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&kept)?;
-        let mut known = serde_json::to_value(T::default())?;
+        let kept: Map<String, Value> = serde_json::from_slice(&kept)?;
+        let mut known = fields(&start);
         for (name, value) in kept {
             if let Some(field) = known.get_mut(&name) {
                 *field = value;
             }
         }
-        serde_json::from_value(known)
+        serde_json::from_value(known.into())
     };
     merged().unwrap_or_else(|error: serde_json::Error| {
-        tracing::error!(%error, "the kept limits cannot be read, the defaults hold");
-        T::default()
+        tracing::error!(%error, "the kept limits cannot be read, those of the start hold");
+        start
     })
 }
 
@@ -160,9 +188,10 @@ mod tests {
     #[test]
     fn limits_kept_by_another_version_are_not_lost() {
         let kept = br#"{"stopGraceMs": 7, "aLimitOfTheFuture": 1}"#.to_vec();
-        assert_eq!(read_kept::<Config>(Some(kept)), Config { stop_grace_ms: 7, ..Config::default() });
-        assert_eq!(read_kept::<Config>(Some(b"garbage".to_vec())), Config::default());
-        assert_eq!(read_kept::<ProcessConfig>(None), ProcessConfig::default());
+        let start = Config { max_events: 5, ..Config::default() };
+        assert_eq!(read_kept(Some(kept), start), Config { stop_grace_ms: 7, ..start });
+        assert_eq!(read_kept(Some(b"garbage".to_vec()), start), start);
+        assert_eq!(read_kept(None, ProcessConfig::default()), ProcessConfig::default());
     }
 
     #[test]

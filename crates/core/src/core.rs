@@ -17,6 +17,7 @@ use crate::id;
 use crate::journal::{Journal, KEPT_AS};
 use crate::process::{Idempotency, IfTagExists, Process, Record, Spec};
 use crate::services::{CONFIG, PROCESS_CONFIG, Services};
+use crate::stored::Stored;
 use crate::table::{Reserved, Table};
 
 /// What the surface around the core must act on.
@@ -58,18 +59,21 @@ pub struct Counts {
 }
 
 impl Core {
-    /// Takes up what the holder handed over. Must be called inside of a runtime.
-    pub fn take_over(handover: Handover) -> io::Result<Self> {
+    /// Takes up what the holder handed over; limits that nobody has changed since are as at the start. Must be called
+    /// inside of a runtime.
+    pub fn take_over(handover: Handover, start: (ProcessConfig, Config)) -> io::Result<Self> {
         let Handover { link, mut kept, held, another_finishes } = handover;
         // All that are there; how many are kept is known only after the configuration has been read.
         let (journal, mut contents) = Journal::open(link.clone(), kept.remove(KEPT_AS), usize::MAX)?;
         let journal = Arc::new(journal);
         let mut read = |name: &str| contents.records.remove(name);
-        let process_config: ProcessConfig = config::read_kept(read(PROCESS_CONFIG));
-        let config: Config = config::read_kept(read(CONFIG));
+        let process_config: ProcessConfig = config::read_kept(read(PROCESS_CONFIG), start.0);
+        let config: Config = config::read_kept(read(CONFIG), start.1);
+        let stored = Stored::take_from(&mut contents.records, Arc::clone(&journal));
         journal.set_max_events(config.max_events as usize);
         let services = Arc::new(Services {
             link: link.clone(),
+            stored,
             archive: Archive::open(link.clone(), &mut kept, !another_finishes),
             events: Events::new(Arc::clone(&journal), contents.events, config.max_events as usize),
             journal,
@@ -94,6 +98,18 @@ impl Core {
 
     pub fn welcome(&self) -> &Welcome {
         self.services.link.welcome()
+    }
+
+    // ---- what others want to survive the server ----
+
+    /// What was stored under names that begin like this, the beginning left out.
+    pub fn stored(&self, prefix: &str) -> Vec<(String, Vec<u8>)> {
+        self.services.stored.all(prefix)
+    }
+
+    /// Stores a value under a name, or gives it up.
+    pub fn store(&self, name: &str, value: Option<Vec<u8>>) -> Result<()> {
+        self.services.stored.put(name, value)
     }
 
     pub fn holder_is_gone(&self) -> bool {

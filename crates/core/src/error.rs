@@ -64,6 +64,13 @@ impl Error {
         }
     }
 
+    pub(crate) fn server_replaced() -> Self {
+        Self::Unavailable {
+            code: "server_replaced",
+            message: "this server is being replaced: try again, the next one answers".into(),
+        }
+    }
+
     /// The stable code that clients may rely on.
     pub fn code(&self) -> &'static str {
         match self {

@@ -28,12 +28,13 @@ mod id;
 mod journal;
 pub mod log;
 pub mod observe;
-mod polled;
+pub mod polled;
 pub mod process;
 mod retention;
 mod run;
 mod services;
 pub mod signal;
+mod stored;
 mod table;
 mod wait;
 

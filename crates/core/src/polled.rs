@@ -12,11 +12,11 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// Owns one descriptor and never exchanges it.
-pub(crate) trait SteadyFd: AsRawFd {}
+pub trait SteadyFd: AsRawFd {}
 impl SteadyFd for Socket {}
 impl SteadyFd for Arc<OwnedFd> {}
 
-pub(crate) fn poll<T: SteadyFd>(owner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+pub fn poll<T: SteadyFd>(owner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
     // SAFETY: `SteadyFd` is implemented only for types that own one open descriptor until they are dropped.
     unsafe { AsyncFd::register_with_interest(owner, interest) }.map_err(io::Error::from)
 }

@@ -10,11 +10,13 @@ use crate::events::Events;
 use crate::holder_link::HolderLink;
 use crate::journal::{Change, Journal};
 use crate::run::Collectors;
+use crate::stored::Stored;
 use crate::table::Table;
 
 pub(crate) struct Services {
     pub(crate) link: HolderLink,
     pub(crate) journal: Arc<Journal>,
+    pub(crate) stored: Stored,
     pub(crate) archive: Archive,
     pub(crate) events: Events,
     pub(crate) table: Table,

@@ -11,6 +11,15 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Local {
     pub(crate) url: String,
+    /// Missing if there is none, or if it is in a file that the user has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) token: Option<String>,
+    /// Where tokens are, for who may read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// The certificate that the server shows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) certificate: Option<PathBuf>,
     pub(crate) holder_pid: u32,
     pub(crate) started_at_ms: u64,
 }

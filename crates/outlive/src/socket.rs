@@ -14,7 +14,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::extract::ws::{CloseFrame, Message, WebSocket};
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
 use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
@@ -24,14 +24,10 @@ use outlive_core::process::Process;
 use tokio::sync::mpsc;
 
 use crate::api::App;
+use crate::settings::Limits;
 
 /// Largest frame that is sent; clients have small limits. One byte is left for a stream's number.
 pub(crate) const FRAME_BYTES: usize = 64 * 1024 - 1;
-/// Largest message that is taken.
-pub(crate) const MAX_INCOMING_BYTES: usize = 1 << 20;
-const PING_EVERY: Duration = Duration::from_secs(20);
-/// Without a sign of life for this long the peer is taken for dead.
-const DEAD_AFTER: Duration = Duration::from_secs(60);
 /// How long a last word may take.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 /// Frames that go out before everything else is looked at again.
@@ -71,6 +67,12 @@ pub(crate) trait Speech: Send + Sync {
     fn understand(&self, message: Message) -> impl Future<Output = Reply> + Send;
 }
 
+/// Messages that are larger than allowed are not taken.
+pub(crate) fn limited(socket: WebSocketUpgrade, limits: &Limits) -> WebSocketUpgrade {
+    let most = usize::try_from(limits.max_message_bytes).unwrap_or(usize::MAX);
+    socket.max_message_size(most).max_frame_size(most)
+}
+
 pub(crate) fn close(code: u16, reason: &'static str) -> Message {
     Message::Close(Some(CloseFrame { code, reason: reason.into() }))
 }
@@ -92,10 +94,11 @@ pub(crate) async fn serve<S: Speech>(
 ) {
     let (sink, mut stream) = socket.split();
     let (replies, queue) = mpsc::channel(MAX_REPLIES);
+    let dead_after = Duration::from_millis(app.limits.socket_timeout_ms);
     let mut writer = Writer { app: &app, process: &process, speech: &speech, sink, queue, asked: Asked::default() };
     let ended = tokio::select! {
         ended = writer.run(&mut cursor) => Some(ended),
-        () = read(&speech, &mut stream, replies) => None,
+        () = read(&speech, &mut stream, replies, dead_after) => None,
     };
     if matches!(ended, Some(Ended::Orderly)) {
         cursor.close();
@@ -107,15 +110,20 @@ pub(crate) async fn serve<S: Speech>(
     if ended.is_some() {
         // To close while something it said is unread would reset the connection, and take away what it has not read.
         let listen = async { while let Some(Ok(_)) = stream.next().await {} };
-        let _ = tokio::time::timeout(DEAD_AFTER, listen).await;
+        let _ = tokio::time::timeout(dead_after, listen).await;
     }
 }
 
 /// Returns when the client is gone.
-async fn read<S: Speech>(speech: &S, stream: &mut SplitStream<WebSocket>, replies: mpsc::Sender<Reply>) {
+async fn read<S: Speech>(
+    speech: &S,
+    stream: &mut SplitStream<WebSocket>,
+    replies: mpsc::Sender<Reply>,
+    dead_after: Duration,
+) {
     let mut last_sign = Instant::now();
     loop {
-        let patience = DEAD_AFTER.saturating_sub(last_sign.elapsed());
+        let patience = dead_after.saturating_sub(last_sign.elapsed());
         let message = match tokio::time::timeout(patience, stream.next()).await {
             Ok(Some(Err(error))) if is_too_large(&error) => None,
             Ok(Some(Ok(message))) => Some(message),
@@ -123,7 +131,7 @@ async fn read<S: Speech>(speech: &S, stream: &mut SplitStream<WebSocket>, replie
         };
         last_sign = Instant::now();
         let reply = match message {
-            None => Reply::Close(close(1009, "a message may have at most 1 MiB")),
+            None => Reply::Close(close(1009, "the message is too large")),
             Some(message) => match Asked::offset_of(&message) {
                 Some(offset) => Reply::Answered(offset),
                 None => speech.understand(message).await,
@@ -206,7 +214,9 @@ impl<S: Speech> Writer<'_, S> {
             self.send(ready).await?;
         }
         let mut size = self.process.size();
-        let mut ping = tokio::time::interval(PING_EVERY);
+        // Three tries before the peer is taken for dead.
+        let ping_every = Duration::from_millis(self.app.limits.socket_timeout_ms / 3);
+        let mut ping = tokio::time::interval(ping_every);
         ping.reset();
         loop {
             // What can be sent at once is gathered; what is gathered goes out before we sleep.

@@ -14,7 +14,7 @@ use crate::wire::{self, ToServer};
 const RETIRE_MS: u64 = 5_000;
 /// How long a retired server may finish its answers.
 const LINGER_MS: u64 = 30_000;
-/// Everything must have been handed over by then.
+/// Each object must have been taken by then: a busy machine is slow, a server that hangs takes nothing.
 const TAKE_OVER_MS: u64 = 5_000;
 
 impl Holder {
@@ -85,13 +85,11 @@ impl Holder {
     }
 
     fn hand_over(&mut self, epoch: u32) {
-        let until = clock::boot_ms() + TAKE_OVER_MS;
-        self.timers.arm_housekeeping(until);
         let kept = self.kept.keys().cloned().map(Object::Kept);
         let held = self.processes.values().filter(|process| !process.is_launching() && process.generation > 0);
         let left = kept.chain(held.map(|process| Object::Process(process.key))).collect();
         if let Some(server) = self.server(epoch) {
-            server.phase = Phase::TakingOver { left, awaits_ack: false, until };
+            server.phase = Phase::TakingOver { left, awaits_ack: false, until: 0 };
         }
         self.hand_over_next(epoch);
     }
@@ -101,8 +99,10 @@ impl Holder {
         let Some(position) = self.servers.iter().position(|server| server.epoch == epoch) else { return };
         let retiring = self.servers.iter().any(|server| matches!(server.phase, Phase::Retiring { .. }));
         let server = &mut self.servers[position];
-        let Phase::TakingOver { left, awaits_ack, .. } = &mut server.phase else { return };
+        let Phase::TakingOver { left, awaits_ack, until } = &mut server.phase else { return };
         *awaits_ack = false;
+        *until = clock::boot_ms() + TAKE_OVER_MS;
+        self.timers.arm_housekeeping(*until);
         while let Some(object) = left.pop_front() {
             let sent = match &object {
                 Object::Kept(name) => self

@@ -23,8 +23,9 @@ use super::lifecycle::SignalName;
 use super::output::{check_offset, parse_flow};
 use super::problem::{Answer, Problem};
 use super::state::App;
-use crate::server::Peer;
-use crate::socket::{self, AfterGap, MAX_INCOMING_BYTES, Reply, Speech, close};
+use crate::access::Grant;
+use crate::peer::Peer;
+use crate::socket::{self, AfterGap, Reply, Speech, close};
 
 /// A viewer that types on after this many errors does not read them.
 const MAX_REFUSALS: u32 = 100;
@@ -68,6 +69,7 @@ pub(super) async fn connect(
     Params(query): Params<ConnectQuery>,
     headers: HeaderMap,
     peer: Peer,
+    grant: Grant,
     socket: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Answer<Response> {
     let process = app.core.find(&id)?;
@@ -76,8 +78,8 @@ pub(super) async fn connect(
         "writer" => Some(Role::Writer),
         "viewer" => Some(Role::Viewer),
         _ => None,
-    })?
-    .unwrap_or_default();
+    })?;
+    let role = grant.role_at(process.id(), role)?;
     let flow = parse_flow(query.flow, if role == Role::Writer { Flow::Lossless } else { Flow::Live })?;
     let raw =
         super::processes::one_of(query.framing, "framing", "raw", |text| (text == "raw").then_some(()))?.is_some();
@@ -88,7 +90,7 @@ pub(super) async fn connect(
     let cursor = begin(&log, start, flow)?;
     app.metrics.attached();
     let tagged = !process.is_terminal() && !raw;
-    let socket = socket.max_message_size(MAX_INCOMING_BYTES).max_frame_size(MAX_INCOMING_BYTES);
+    let socket = socket::limited(socket, &app.limits);
     let speech = Native { app: app.clone(), attachment, tagged, refused: AtomicU32::new(0) };
     Ok(socket.on_upgrade(move |socket| socket::serve(app, process, speech, cursor, socket)))
 }

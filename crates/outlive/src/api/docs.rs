@@ -1,9 +1,15 @@
 //! The API's own description.
 
+use std::sync::LazyLock;
+
 use axum::Json;
-use axum::http::{HeaderValue, header};
-use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
+use axum::body::Bytes;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
 
 /// Everything in one file: no script or style from elsewhere.
 const PAGE: &str = include_str!("docs.html");
@@ -11,8 +17,9 @@ const PAGE: &str = include_str!("docs.html");
 /// This document.
 #[utoipa::path(get, path = "/v1/openapi.json", responses((status = 200, content_type = "application/json")))]
 pub(super) async fn openapi() -> Response {
+    static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| super::openapi().into());
     let kind = HeaderValue::from_static("application/json");
-    ([(header::CONTENT_TYPE, kind)], super::openapi()).into_response()
+    ([(header::CONTENT_TYPE, kind)], DOCUMENT.clone()).into_response()
 }
 
 /// The API as a page for people.
@@ -20,20 +27,36 @@ pub(super) async fn openapi() -> Response {
 pub(super) async fn docs() -> Response {
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
-        (
-            header::CONTENT_SECURITY_POLICY,
-            HeaderValue::from_static(
-                "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'",
-            ),
-        ),
+        (header::CONTENT_SECURITY_POLICY, POLICY.clone()),
     ];
     (headers, PAGE).into_response()
 }
 
-/// What this is.
-#[utoipa::path(get, path = "/", responses((status = 200, content_type = "application/json")))]
-pub(super) async fn root() -> Json<Value> {
-    Json(
-        json!({ "name": "outlive", "version": env!("CARGO_PKG_VERSION"), "docs": "/docs", "openapi": "/v1/openapi.json" }),
-    )
+/// The page's own script and style by their hashes, and nothing else.
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
+    let (script, style) = (hash_of("script"), hash_of("style"));
+    let policy = format!(
+        "default-src 'none'; script-src '{script}'; style-src '{style}'; connect-src 'self'; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    );
+    HeaderValue::try_from(policy).unwrap_or_else(|_| HeaderValue::from_static("default-src 'none'"))
+});
+
+fn hash_of(element: &str) -> String {
+    let inside =
+        PAGE.split_once(&format!("<{element}>")).and_then(|(_, rest)| rest.split_once(&format!("</{element}>")));
+    let text = inside.map_or("", |(text, _)| text);
+    format!("sha256-{}", BASE64.encode(Sha256::digest(text)))
+}
+
+/// What this is; a browser is shown a page.
+#[utoipa::path(get, path = "/", responses((status = 200, content_type = "application/json"), (status = 303)))]
+pub(super) async fn root(headers: HeaderMap) -> Response {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
+    if accept.split(',').any(|kind| kind.trim_start().starts_with("text/html")) {
+        return Redirect::to("/docs").into_response();
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    Json(json!({ "name": "outlive", "version": version, "docs": "/docs", "openapi": "/v1/openapi.json" }))
+        .into_response()
 }

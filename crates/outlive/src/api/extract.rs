@@ -1,23 +1,23 @@
 //! Bodies and queries, with clear answers when they make no sense.
 
-use axum::body::Bytes;
+use std::time::Duration;
+
+use axum::body::{Bytes, HttpBody as _};
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use serde::de::DeserializeOwned;
 
 use super::problem::{Kind, Problem, quote};
-
-/// Larger bodies are refused; the largest legitimate one is the stdin of a run.
-pub(crate) const MAX_BODY_BYTES: usize = 2 << 20;
+use super::state::App;
 
 /// A JSON body.
 pub(crate) struct Body<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, state: &App) -> Result<Self, Problem> {
         let JsonBytes(bytes) = JsonBytes::from_request(request, state).await?;
         parse(&bytes).map(Self)
     }
@@ -26,10 +26,10 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
 /// The bytes of a JSON body. The content type must say so: a web page can send anything else without asking.
 pub(crate) struct JsonBytes(pub(crate) Bytes);
 
-impl<S: Send + Sync> FromRequest<S> for JsonBytes {
+impl FromRequest<App> for JsonBytes {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         let kind = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
         if !is_json(kind) {
             let detail = "expected request with `Content-Type: application/json`";
@@ -41,15 +41,38 @@ impl<S: Send + Sync> FromRequest<S> for JsonBytes {
             )
             .with_expected("application/json", if kind.is_empty() { "no content type" } else { kind }));
         }
-        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
-            if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-                let detail = format!("the body is larger than {MAX_BODY_BYTES} bytes");
-                Problem::new(Kind::InvalidRequest, StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
-            } else {
-                Problem::bad_request("body_unreadable", "the body could not be read to its end")
-            }
+        refuse_encoded(&request)?;
+        let limits = &app.limits;
+        let too_large = || {
+            let detail = format!("the body is larger than {} bytes", limits.max_body_bytes);
+            Problem::new(Kind::InvalidRequest, StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
+        };
+        // Said before it is sent, it need not be read.
+        if request.body().size_hint().lower() > limits.max_body_bytes {
+            return Err(too_large());
+        }
+        let within = Duration::from_millis(limits.body_timeout_ms);
+        let read = tokio::time::timeout(within, Bytes::from_request(request, app)).await.map_err(|_| {
+            let detail = format!("the body was not there within {} ms", limits.body_timeout_ms);
+            Problem::new(Kind::InvalidRequest, StatusCode::REQUEST_TIMEOUT, "body_too_slow", detail)
         })?;
-        Ok(Self(bytes))
+        read.map(Self).map_err(|rejection| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => too_large(),
+            _ => Problem::bad_request("body_unreadable", "the body could not be read to its end"),
+        })
+    }
+}
+
+/// A few bytes can unfold to gigabytes, and nobody needs it here.
+fn refuse_encoded(request: &Request) -> Result<(), Problem> {
+    match request.headers().get(header::CONTENT_ENCODING) {
+        Some(encoding) if encoding != "identity" => {
+            let detail = "the body must not be compressed";
+            Err(Problem::new(Kind::InvalidRequest, StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_encoding", detail)
+                .with_field("Content-Encoding")
+                .with_expected("identity", String::from_utf8_lossy(encoding.as_bytes())))
+        }
+        _ => Ok(()),
     }
 }
 

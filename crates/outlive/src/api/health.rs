@@ -49,6 +49,12 @@ pub(super) async fn health(State(app): State<App>) -> (StatusCode, Json<Health>)
     (status, Json(health))
 }
 
+/// For probes, which have no token: 200 while it can start processes. Tells nothing else.
+#[utoipa::path(get, path = "/healthz", responses((status = 200, content_type = "text/plain"), (status = 503)))]
+pub(super) async fn healthz(State(app): State<App>) -> (StatusCode, &'static str) {
+    if app.core.holder_is_gone() { (StatusCode::SERVICE_UNAVAILABLE, "degraded\n") } else { (StatusCode::OK, "ok\n") }
+}
+
 #[derive(Serialize, ToSchema)]
 pub(super) struct Upgraded {
     status: &'static str,

@@ -23,6 +23,7 @@ pub(crate) struct Metrics {
     runs: Counter,
     attachments_total: Counter,
     malformed_frames: Counter,
+    refused: Counter,
     running: Gauge,
     exited: Gauge,
     runs_now: Gauge,
@@ -40,6 +41,8 @@ impl Metrics {
         registry.register("runs", "One-shot runs", runs.clone());
         registry.register("attachments", "Sockets attached to processes", attachments_total.clone());
         registry.register("malformed_frames", "Control frames that made no sense", malformed_frames.clone());
+        let refused = Counter::default();
+        registry.register("refused", "Requests without a valid token or scope", refused.clone());
         let mut gauge = |name: &str, help: &str| {
             let gauge = Gauge::default();
             registry.register(name, help, gauge.clone());
@@ -57,11 +60,16 @@ impl Metrics {
             runs,
             attachments_total,
             malformed_frames,
+            refused,
         }
     }
 
     pub(super) fn answered(&self, status: u16) {
         self.answers.get_or_create(&Answered { status: u32::from(status) }).inc();
+    }
+
+    pub(super) fn refused(&self) {
+        self.refused.inc();
     }
 
     pub(super) fn run(&self) {

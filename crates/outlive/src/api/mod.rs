@@ -1,6 +1,6 @@
 //! The native HTTP API. Handlers parse, call the core, and format; one file per subject.
 //!
-//! A new route: write the handler with `#[utoipa::path]` in its subject's file, add it to `routes` below, run
+//! A new route: write the handler with `#[utoipa::path]` in its subject's file, add it to its group below, run
 //! `cargo xtask openapi`.
 
 mod config;
@@ -8,6 +8,7 @@ mod connect;
 mod docs;
 mod events;
 mod extract;
+mod guard;
 mod health;
 mod input;
 mod lifecycle;
@@ -21,6 +22,8 @@ mod run;
 mod sse;
 mod state;
 mod terminal;
+mod tickets;
+mod tokens;
 mod wait;
 
 use axum::Router;
@@ -29,12 +32,17 @@ use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use utoipa::OpenApi;
+use utoipa::openapi::path::PathItem;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use self::guard::Needs;
 pub(crate) use self::metrics::Metrics;
 use self::problem::{Kind, Problem};
 pub(crate) use self::state::App;
+pub(crate) use self::tokens::issued as issued_tokens;
+use crate::access::Scope;
 
 #[derive(OpenApi)]
 #[openapi(info(
@@ -44,52 +52,115 @@ pub(crate) use self::state::App;
 ))]
 struct Document;
 
-fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::with_openapi(Document::openapi())
+/// Everything there is, by what it asks for. A route that is in none of these groups does not exist.
+fn groups() -> [(Option<Needs>, OpenApiRouter<App>); 5] {
+    let open = OpenApiRouter::new()
+        .routes(routes!(health::healthz))
+        .routes(routes!(docs::openapi))
+        .routes(routes!(docs::docs))
+        .routes(routes!(docs::root));
+    let read = OpenApiRouter::new()
+        .routes(routes!(processes::list))
+        .routes(routes!(processes::get))
+        .routes(routes!(wait::wait))
+        .routes(routes!(logs::logs))
+        .routes(routes!(output::output))
+        .routes(routes!(observe::attachments))
+        .routes(routes!(observe::tree))
+        .routes(routes!(events::events))
+        .routes(routes!(config::get_process_config))
+        .routes(routes!(config::get_config))
+        .routes(routes!(health::health))
+        .routes(routes!(metrics::metrics))
+        .routes(routes!(tickets::issue));
+    let attach = OpenApiRouter::new().routes(routes!(connect::connect)).routes(routes!(terminal::terminal));
+    let write = OpenApiRouter::new()
         .routes(routes!(run::run))
-        .routes(routes!(processes::create, processes::list))
-        .routes(routes!(config::get_process_config, config::set_process_config))
-        .routes(routes!(processes::get, processes::patch, processes::delete))
+        .routes(routes!(processes::create))
+        .routes(routes!(processes::patch, processes::delete))
         .routes(routes!(lifecycle::start))
         .routes(routes!(lifecycle::restart))
         .routes(routes!(lifecycle::stop))
         .routes(routes!(lifecycle::kill))
         .routes(routes!(lifecycle::signal))
-        .routes(routes!(wait::wait))
         .routes(routes!(input::input))
         .routes(routes!(input::close_stdin))
         .routes(routes!(input::resize))
-        .routes(routes!(input::resize_terminal))
-        .routes(routes!(logs::logs))
-        .routes(routes!(output::output))
-        .routes(routes!(connect::connect))
-        .routes(routes!(terminal::terminal))
-        .routes(routes!(observe::attachments))
-        .routes(routes!(observe::tree))
-        .routes(routes!(events::events))
-        .routes(routes!(config::get_config, config::set_config))
-        .routes(routes!(health::health))
-        .routes(routes!(health::upgrade))
-        .routes(routes!(metrics::metrics))
-        .routes(routes!(docs::openapi))
-        .routes(routes!(docs::docs))
-        .routes(routes!(docs::root))
+        .routes(routes!(input::resize_terminal));
+    let admin = OpenApiRouter::new()
+        .routes(routes!(config::set_process_config))
+        .routes(routes!(config::set_config))
+        .routes(routes!(tokens::list, tokens::issue))
+        .routes(routes!(tokens::revoke))
+        .routes(routes!(health::upgrade));
+    [
+        (None, open),
+        (Some(Needs::Scope(Scope::Read)), read),
+        (Some(Needs::Attach), attach),
+        (Some(Needs::Scope(Scope::Write)), write),
+        (Some(Needs::Scope(Scope::Admin)), admin),
+    ]
 }
 
 /// The OpenAPI document, as it is checked in.
 pub(crate) fn openapi() -> String {
-    let (_, document) = routes().split_for_parts();
+    let mut document = Document::openapi();
+    let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+    document.components.get_or_insert_default().add_security_scheme("token", SecurityScheme::Http(scheme));
+    for (needs, group) in groups() {
+        let (_, mut part) = group.split_for_parts();
+        for item in part.paths.paths.values_mut() {
+            needed_by(needs, item);
+        }
+        document.merge(part);
+    }
     let mut text = document.to_pretty_json().unwrap_or_default();
     text.push('\n');
     text
 }
 
+/// Writes into the document what a path asks for.
+fn needed_by(needs: Option<Needs>, item: &mut PathItem) {
+    let scope = match needs {
+        None => return,
+        // A viewer; a writer needs more.
+        Some(Needs::Attach) => Scope::Read,
+        Some(Needs::Scope(scope)) => scope,
+    };
+    let security = SecurityRequirement::new("token", [scope.name()]);
+    let operations = [
+        &mut item.get,
+        &mut item.put,
+        &mut item.post,
+        &mut item.delete,
+        &mut item.options,
+        &mut item.head,
+        &mut item.patch,
+    ];
+    for operation in operations.into_iter().flatten() {
+        operation.security = Some(vec![security.clone()]);
+    }
+}
+
 pub(crate) fn router(app: App) -> Router {
-    let (router, _) = routes().split_for_parts();
+    let mut router = Router::new();
+    for (needs, group) in groups() {
+        let (group, _) = group.split_for_parts();
+        router = router.merge(match needs {
+            None => group,
+            Some(needs) => {
+                let app = app.clone();
+                let admit = move |request: Request, next: Next| guard::admit(needs, app.clone(), request, next);
+                group.route_layer(middleware::from_fn(admit))
+            }
+        });
+    }
+    let most = usize::try_from(app.limits.max_body_bytes).unwrap_or(usize::MAX);
     router
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
-        .layer(DefaultBodyLimit::max(extract::MAX_BODY_BYTES))
+        .layer(DefaultBodyLimit::max(most))
+        .layer(middleware::from_fn_with_state(app.clone(), guard::door))
         .layer(middleware::from_fn_with_state(app.clone(), count))
         .with_state(app)
 }

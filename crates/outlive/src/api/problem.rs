@@ -1,5 +1,7 @@
 //! Errors as `application/problem+json` (RFC 9457). The one place where core errors become HTTP.
 
+use std::time::Duration;
+
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use outlive_core::Error;
@@ -24,6 +26,8 @@ pub(crate) struct Problem {
     got: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<Value>,
+    #[serde(skip)]
+    retry_after: Option<Duration>,
 }
 
 /// The kinds of sandbox-agent's problem types.
@@ -33,6 +37,7 @@ pub(crate) enum Kind {
     NotFound,
     Conflict,
     StreamError,
+    TokenInvalid,
 }
 
 impl Kind {
@@ -42,6 +47,7 @@ impl Kind {
             Self::NotFound => "not_found",
             Self::Conflict => "conflict",
             Self::StreamError => "stream_error",
+            Self::TokenInvalid => "token_invalid",
         };
         format!("urn:sandbox-agent:error:{name}")
     }
@@ -59,6 +65,7 @@ impl Problem {
             expected: None,
             got: None,
             details: None,
+            retry_after: None,
         }
     }
 
@@ -77,7 +84,17 @@ impl Problem {
         self
     }
 
-    fn with_details(mut self, details: Value) -> Self {
+    pub(crate) fn with_title(mut self, title: &'static str) -> Self {
+        self.title = title;
+        self
+    }
+
+    pub(crate) fn with_retry_after(mut self, after: Duration) -> Self {
+        self.retry_after = Some(after);
+        self
+    }
+
+    pub(crate) fn with_details(mut self, details: Value) -> Self {
         self.details = Some(details);
         self
     }
@@ -147,6 +164,12 @@ impl IntoResponse for Problem {
         let body = serde_json::to_vec(&self).unwrap_or_default();
         let kind = HeaderValue::from_static("application/problem+json");
         let mut response = (status, [(header::CONTENT_TYPE, kind)], body).into_response();
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(after) = self.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
+        }
         response.extensions_mut().insert(Code(self.code));
         response
     }

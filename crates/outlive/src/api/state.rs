@@ -6,11 +6,15 @@ use outlive_core::Core;
 use tokio::sync::watch;
 
 use super::metrics::Metrics;
+use crate::access::Access;
+use crate::settings::Limits;
 
 #[derive(Clone)]
 pub(crate) struct App {
     pub(crate) core: Core,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) limits: Limits,
     /// True as soon as this server ends: long answers then end too, and sockets close with 1012.
     pub(crate) ending: watch::Receiver<bool>,
 }

@@ -18,8 +18,9 @@ use super::extract::{Params, Path};
 use super::input::{Encoding, check_size, decode};
 use super::problem::{Answer, Problem};
 use super::state::App;
-use crate::server::Peer;
-use crate::socket::{self, AfterGap, MAX_INCOMING_BYTES, Reply, Speech};
+use crate::access::Grant;
+use crate::peer::Peer;
+use crate::socket::{self, AfterGap, Reply, Speech};
 
 #[derive(Deserialize, IntoParams)]
 pub(super) struct TerminalQuery {
@@ -37,6 +38,7 @@ pub(super) async fn terminal(
     Params(query): Params<TerminalQuery>,
     headers: HeaderMap,
     peer: Peer,
+    grant: Grant,
     socket: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Answer<Response> {
     let process = app.core.find(&id)?;
@@ -44,6 +46,7 @@ pub(super) async fn terminal(
         return Err(Error::conflict("not_a_terminal", "process is not running in tty mode").into());
     }
     let socket = upgrade(socket, &headers)?;
+    grant.role_at(process.id(), Some(Role::Writer))?;
     let log = process.started_log().await?;
     let start = match (query.from, query.tail) {
         (Some(offset), _) => Start::At(offset),
@@ -53,7 +56,7 @@ pub(super) async fn terminal(
     let attachment = process.attach(Role::Writer, Some(peer.to_string()), None)?;
     let cursor = begin(&log, start, Flow::Lossless)?;
     app.metrics.attached();
-    let socket = socket.max_message_size(MAX_INCOMING_BYTES).max_frame_size(MAX_INCOMING_BYTES);
+    let socket = socket::limited(socket, &app.limits);
     let speech = SandboxAgent { app: app.clone(), attachment };
     Ok(socket.on_upgrade(move |socket| socket::serve(app, process, speech, cursor, socket)))
 }

@@ -54,15 +54,17 @@ mod wire;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::access::token;
 use crate::local;
 use failure::{Failure, Result};
 use wire::client::Client;
 use wire::endpoint::Endpoint;
+use wire::tls::Trust;
 
 /// Which server to talk to.
 #[derive(clap::Args)]
 pub(crate) struct Connection {
-    /// Address of the server: http://HOST:PORT or unix:PATH [default: the one on this machine]
+    /// Address of the server: http[s]://HOST:PORT or unix:PATH [default: the one on this machine]
     #[arg(long, global = true, env = "OUTLIVE_URL", value_name = "URL", help_heading = "Connection")]
     pub(crate) url: Option<String>,
     /// Token that the server asks for
@@ -75,6 +77,9 @@ pub(crate) struct Connection {
         help_heading = "Connection"
     )]
     pub(crate) token: Option<String>,
+    /// Certificate authority (PEM) of the server [default: the system's]
+    #[arg(long, global = true, env = "OUTLIVE_CA_CERT", value_name = "FILE", help_heading = "Connection")]
+    pub(crate) ca_cert: Option<PathBuf>,
     /// Where servers on this machine leave their address
     #[arg(long, global = true, env = "OUTLIVE_STATE_DIR", value_name = "DIR", help_heading = "Connection")]
     pub(crate) state_dir: Option<PathBuf>,
@@ -134,8 +139,13 @@ fn find_server(connection: Connection) -> Result<Endpoint> {
         let found = local::find(&dir).ok_or(Failure::NoServer(dir))?;
         let mut endpoint = Endpoint::parse(&found.url).map_err(Failure::Here)?;
         endpoint.is_here = true;
+        endpoint.token = found.token.or_else(|| token::first_in(found.token_file.as_deref()?));
+        endpoint.trust = found.certificate.map_or(Trust::System, Trust::Exactly);
         endpoint
     };
+    if let Some(file) = connection.ca_cert {
+        endpoint.trust = Trust::Authority(file);
+    }
     endpoint.token = connection.token.filter(|token| !token.is_empty()).or(endpoint.token);
     Ok(endpoint)
 }

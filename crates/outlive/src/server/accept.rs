@@ -1,43 +1,87 @@
 //! Accepting connections and speaking HTTP on them.
+//!
+//! ```text
+//! listener ─▶ place (connections.rs) ─▶ TLS (tls.rs) ─▶ HTTP/1.1 or HTTP/2 ─▶ api::router
+//! ```
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 use tower::Service;
 
-use super::Peer;
+use super::connections::{Connections, Place};
+use super::tls::Tls;
+use crate::peer::Peer;
+use crate::settings::Limits;
 
 /// After a failed accept (out of descriptors, mostly) the next try waits this long.
 const PAUSE: Duration = Duration::from_millis(50);
 
-pub(super) struct Listener(TcpListener);
+/// What all connections have in common.
+pub(super) struct Shared {
+    pub(super) router: Router,
+    pub(super) connections: Arc<Connections>,
+    pub(super) limits: Limits,
+    pub(super) tls: Option<Arc<Tls>>,
+    /// Users who may come through a Unix socket.
+    pub(super) uids: Vec<u32>,
+    pub(super) ending: watch::Receiver<bool>,
+}
+
+/// The holder keeps the same listener, so that it outlives us.
+pub(super) enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
 
 impl Listener {
-    /// The holder keeps the same listener, so that it outlives us.
-    pub(super) fn from_kept(fd: OwnedFd) -> io::Result<Self> {
+    pub(super) fn from_kept(name: &str, fd: OwnedFd) -> io::Result<Self> {
+        if name.starts_with("unix:") {
+            let listener = std::os::unix::net::UnixListener::from(fd);
+            listener.set_nonblocking(true)?;
+            return Ok(Self::Unix(UnixListener::from_std(listener)?));
+        }
         let listener = std::net::TcpListener::from(fd);
         listener.set_nonblocking(true)?;
-        Ok(Self(TcpListener::from_std(listener)?))
+        Ok(Self::Tcp(TcpListener::from_std(listener)?))
+    }
+
+    async fn accept(&self) -> io::Result<Line> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, address) = listener.accept().await?;
+                let _ = stream.set_nodelay(true);
+                Ok(Line::Tcp(stream, Peer::Tcp(address)))
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                let who = stream.peer_cred()?;
+                Ok(Line::Unix(stream, Peer::Unix { uid: who.uid(), pid: who.pid() }))
+            }
+        }
     }
 }
 
-pub(super) async fn accept(listener: Listener, router: Router, ending: watch::Receiver<bool>) {
+enum Line {
+    Tcp(TcpStream, Peer),
+    Unix(UnixStream, Peer),
+}
+
+pub(super) async fn accept(listener: Listener, shared: Arc<Shared>) {
     loop {
-        match listener.0.accept().await {
-            Ok((stream, address)) => {
-                let _ = stream.set_nodelay(true);
-                let peer = Peer(Some(address));
-                tokio::spawn(speak(stream, peer, router.clone(), ending.clone()));
-            }
+        match listener.accept().await {
+            Ok(line) => begin(line, &shared),
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(PAUSE).await;
@@ -46,24 +90,109 @@ pub(super) async fn accept(listener: Listener, router: Router, ending: watch::Re
     }
 }
 
-async fn speak(stream: TcpStream, peer: Peer, router: Router, mut ending: watch::Receiver<bool>) {
+fn begin(line: Line, shared: &Arc<Shared>) {
+    let Some(place) = shared.connections.enter() else {
+        return turn_away(&line, "503 Service Unavailable", "too_many_connections", "all connections are taken");
+    };
+    let shared = Arc::clone(shared);
+    match line {
+        Line::Unix(_, Peer::Unix { uid, .. }) if !shared.uids.contains(&uid) => {
+            turn_away(&line, "403 Forbidden", "user_not_allowed", "this user may not use this socket");
+        }
+        Line::Unix(stream, peer) => drop(tokio::spawn(async move { speak(stream, peer, place, &shared).await })),
+        Line::Tcp(stream, peer) => {
+            tokio::spawn(async move {
+                let Some(tls) = shared.tls.clone() else { return speak(stream, peer, place, &shared).await };
+                let hello = tokio::select! {
+                    hello = tls.accept(stream) => hello,
+                    () = tokio::time::sleep(header_timeout(&shared)) => return,
+                    () = place.must_leave() => return,
+                };
+                match hello {
+                    Ok(stream) => speak(stream, peer, place, &shared).await,
+                    Err(error) => tracing::debug!(%error, from = %peer, "no TLS"),
+                }
+            });
+        }
+    }
+}
+
+/// Says why in one write that never waits, and hangs up.
+fn turn_away(line: &Line, status: &str, code: &str, detail: &str) {
+    let number = &status[..3];
+    let body = format!(r#"{{"type":"urn:outlive:error","status":{number},"code":"{code}","detail":"{detail}"}}"#);
+    let answer = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\ncontent-length: {}\r\n\
+         retry-after: 1\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let _ = match line {
+        Line::Tcp(stream, _) => stream.try_write(answer.as_bytes()),
+        Line::Unix(stream, _) => stream.try_write(answer.as_bytes()),
+    };
+}
+
+fn header_timeout(shared: &Shared) -> Duration {
+    Duration::from_millis(shared.limits.header_timeout_ms)
+}
+
+async fn speak<T>(stream: T, peer: Peer, place: Arc<Place>, shared: &Shared)
+where
+    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let router = shared.router.clone();
+    let of_request = Arc::clone(&place);
     let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());
+        request.extensions_mut().insert(Arc::clone(&of_request));
         let mut router = router.clone();
         async move { router.call(request.map(Body::new)).await }
     });
-    let builder = Builder::new(TokioExecutor::new());
+    let builder = builder(&shared.limits);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    let result = tokio::select! {
-        result = connection.as_mut() => result,
-        () = async { drop(ending.wait_for(|ending| *ending).await) } => {
+    let mut ending = shared.ending.clone();
+    let mut stranger_until = std::pin::pin!(tokio::time::sleep(header_timeout(shared)));
+    let mut is_stranger = true;
+    let result = loop {
+        tokio::select! {
+            result = connection.as_mut() => break result,
             // Finishes the answer under way and then closes.
-            connection.as_mut().graceful_shutdown();
-            connection.await
+            () = async { drop(ending.wait_for(|ending| *ending).await) } => {
+                connection.as_mut().graceful_shutdown();
+                break connection.await;
+            }
+            () = place.must_leave(), if is_stranger => return,
+            () = stranger_until.as_mut(), if is_stranger => {
+                is_stranger = false;
+                if !place.is_known() {
+                    connection.as_mut().graceful_shutdown();
+                    // What it was asking for may be on its way to it; but not for much longer.
+                    let _ = tokio::time::timeout(header_timeout(shared), connection.as_mut()).await;
+                    return;
+                }
+            }
         }
     };
     if let Err(error) = result {
         tracing::debug!(error, "connection ended");
     }
+}
+
+fn builder(limits: &Limits) -> Builder<TokioExecutor> {
+    let bytes = usize::try_from(limits.max_header_bytes).unwrap_or(usize::MAX);
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_millis(limits.idle_timeout_ms))
+        .max_buf_size(bytes);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(u32::try_from(bytes).unwrap_or(u32::MAX))
+        .max_concurrent_streams(256)
+        .keep_alive_interval(Duration::from_secs(20))
+        .keep_alive_timeout(Duration::from_secs(20));
+    builder
 }

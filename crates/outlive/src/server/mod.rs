@@ -6,22 +6,28 @@
 //! ```
 
 mod accept;
+mod connections;
+mod files;
 mod logging;
+mod tls;
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::FromRequestParts;
-use axum::http::request::Parts;
 use clap::Args;
 use outlive_core::{Core, Handover};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+pub(crate) use self::connections::Place;
+pub(crate) use self::tls::Tls;
+use crate::access::Access;
+use crate::access::token;
 use crate::api::{self, App, Metrics};
+use crate::settings::{self, Settings};
 
 /// Kept listeners have names that begin like this.
 pub(crate) const LISTENER: &str = "listen/";
@@ -66,23 +72,41 @@ pub(crate) fn run(options: &Options) -> i32 {
 
 async fn serve(line: OwnedFd) -> io::Result<()> {
     let mut handover = Handover::receive(line).await?;
+    let settings = match handover.kept.remove(settings::KEPT_AS) {
+        Some(kept) => Settings::read(kept)?,
+        None => return Err(io::Error::other("the holder has no settings")),
+    };
     let mut listeners = Vec::new();
     let names: Vec<String> = handover.kept.keys().filter(|name| name.starts_with(LISTENER)).cloned().collect();
     for name in names {
         if let Some(fd) = handover.kept.remove(&name) {
-            listeners.push(accept::Listener::from_kept(fd)?);
+            listeners.push(accept::Listener::from_kept(&name[LISTENER.len()..], fd)?);
         }
     }
-    let core = Core::take_over(handover)?;
+    let tls = settings.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
+    let start = outlive_core::config::with_limits(&settings.core_limits).unwrap_or_default();
+    let core = Core::take_over(handover, start)?;
+    let access = Arc::new(Access::new(&settings, api::issued_tokens(&core)));
+    if let Some(file) = &settings.token_file {
+        read_token_file(file, &access);
+    }
+    watch_files(&settings, &access, tls.as_ref());
     let (end, ending) = watch::channel(false);
-    let app = App { core: core.clone(), metrics: Arc::new(Metrics::new()), ending };
-    let router = api::router(app);
+    let app = App { core: core.clone(), metrics: Arc::new(Metrics::new()), access, limits: settings.limits, ending };
+    let mut uids = settings.allow_uids.clone();
+    uids.extend([0, rustix::process::geteuid().as_raw()]);
+    let shared = Arc::new(accept::Shared {
+        router: api::router(app),
+        connections: connections::Connections::new(&settings.limits),
+        limits: settings.limits,
+        tls,
+        uids,
+        ending: end.subscribe(),
+    });
     let mut notice = core.notice();
-    let accepting: Vec<_> = listeners
-        .into_iter()
-        .map(|listener| tokio::spawn(accept::accept(listener, router.clone(), end.subscribe())))
-        .collect();
-    drop(router);
+    let accepting: Vec<_> =
+        listeners.into_iter().map(|listener| tokio::spawn(accept::accept(listener, Arc::clone(&shared)))).collect();
+    drop(shared);
     tracing::info!(epoch = core.welcome().epoch, "serving");
     let mut stop = signal(SignalKind::terminate())?;
     // Not ours to act on: the terminal's signals are for programs.
@@ -117,23 +141,25 @@ async fn serve(line: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Where a request came from.
-#[derive(Clone, Debug)]
-pub(crate) struct Peer(pub(crate) Option<SocketAddr>);
-
-impl std::fmt::Display for Peer {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            Some(address) => address.fmt(out),
-            None => out.write_str("local"),
+/// A file that makes no sense changes nothing; at the very start `serve` has looked at it already.
+fn read_token_file(file: &Path, access: &Access) {
+    let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
+    match text.and_then(|text| token::parse_file(&text)) {
+        Ok(tokens) => {
+            tracing::info!(tokens = tokens.len(), "the token file was read");
+            access.set_from_file(tokens);
         }
+        Err(error) => tracing::error!(file = %file.display(), error, "the token file is not taken"),
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Peer {
-    type Rejection = std::convert::Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
-        Ok(parts.extensions.get().cloned().unwrap_or(Self(None)))
+fn watch_files(settings: &Settings, access: &Arc<Access>, tls: Option<&Arc<Tls>>) {
+    if let Some(file) = &settings.token_file {
+        let (access, path) = (Arc::clone(access), file.clone());
+        files::watch(std::slice::from_ref(file), move || read_token_file(&path, &access));
+    }
+    if let (Some(tls), Some(files)) = (tls, &settings.tls) {
+        let tls = Arc::clone(tls);
+        files::watch(&[files.certificate.clone(), files.key.clone()], move || tls.reload());
     }
 }

@@ -1,4 +1,4 @@
-//! Where a server is and how to reach it: `http://host:port/base`, `unix:/path`; a token may be in the fragment.
+//! Where a server is and how to reach it: `http[s]://host:port/base`, `unix:/path`; a token may be in the fragment.
 
 use std::fmt::Write;
 use std::io;
@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+
+use super::tls::Trust;
 
 const DEFAULT_PORT: u16 = 2468;
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -21,6 +23,8 @@ pub(crate) struct Endpoint {
     /// Before every path; empty or `/something`.
     pub(crate) base: String,
     pub(crate) token: Option<String>,
+    /// Whose certificates are believed.
+    pub(crate) trust: Trust,
     /// As it was given, without the token.
     pub(crate) shown: String,
     /// On this machine for sure, so that a path means the same here and there.
@@ -30,6 +34,7 @@ pub(crate) struct Endpoint {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     Tcp(String, u16),
+    Tls(String, u16),
     Unix(PathBuf),
 }
 
@@ -48,33 +53,34 @@ impl Endpoint {
                 return Err(format!("{url:?} has no path; give unix:/path/to/socket"));
             }
             let place = Place::Unix(path.into());
-            return Ok(Self { place, authority: "localhost".into(), base: String::new(), token, shown, is_here: true });
-        }
-        if shown.starts_with("https:") {
-            return Err("https is not spoken by this client; use a tunnel (ssh -L) to a loopback address".into());
+            let (authority, base, trust) = ("localhost".into(), String::new(), Trust::System);
+            return Ok(Self { place, authority, base, token, trust, shown, is_here: true });
         }
         let wrong = || format!("{shown:?} is not a URL such as http://127.0.0.1:{DEFAULT_PORT} or unix:/path");
         let with_scheme = if shown.contains("://") { shown.clone() } else { format!("http://{shown}") };
         let uri: http::Uri = with_scheme.parse().map_err(|_| wrong())?;
-        let host = uri.host().filter(|host| !host.is_empty() && uri.scheme_str() == Some("http")).ok_or_else(wrong)?;
+        let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(wrong)?;
+        let at: fn(String, u16) -> Place = match uri.scheme_str() {
+            Some("http") => Place::Tcp,
+            Some("https") => Place::Tls,
+            _ => return Err(wrong()),
+        };
         let port = uri.port_u16().unwrap_or(DEFAULT_PORT);
         // The console's address is what gets copied.
         let base = uri.path().trim_end_matches('/');
         let base = base.strip_suffix("/ui").unwrap_or(base).to_owned();
-        let place = Place::Tcp(host.trim_matches(['[', ']']).to_owned(), port);
-        Ok(Self { place, authority: format!("{host}:{port}"), base, token, shown, is_here: false })
+        let place = at(host.trim_matches(['[', ']']).to_owned(), port);
+        let (authority, trust) = (format!("{host}:{port}"), Trust::System);
+        Ok(Self { place, authority, base, token, trust, shown, is_here: false })
     }
 
     pub(crate) async fn connect(&self) -> io::Result<Box<dyn Line>> {
         let work = async {
             match &self.place {
-                Place::Tcp(host, port) => {
-                    let stream = TcpStream::connect((host.as_str(), *port)).await?;
-                    stream.set_nodelay(true)?;
-                    let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNCONFIRMED_MS);
-                    let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
-                    let _ = rustix::net::sockopt::set_tcp_keepidle(&stream, Duration::from_secs(20));
-                    Ok(Box::new(stream) as Box<dyn Line>)
+                Place::Tcp(host, port) => Ok(Box::new(connect_tcp(host, *port).await?) as Box<dyn Line>),
+                Place::Tls(host, port) => {
+                    let stream = connect_tcp(host, *port).await?;
+                    Ok(Box::new(self.trust.connect(host, stream).await?) as Box<dyn Line>)
                 }
                 Place::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?) as Box<dyn Line>),
             }
@@ -84,6 +90,15 @@ impl Endpoint {
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "nothing answers there")),
         }
     }
+}
+
+async fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect((host, port)).await?;
+    stream.set_nodelay(true)?;
+    let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNCONFIRMED_MS);
+    let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
+    let _ = rustix::net::sockopt::set_tcp_keepidle(&stream, Duration::from_secs(20));
+    Ok(stream)
 }
 
 /// One part of a path or query, escaped.
@@ -115,8 +130,9 @@ mod tests {
         assert_eq!(parse("localhost:80").place, Place::Tcp("localhost".into(), 80));
         assert_eq!(parse("http://[::1]:5/").place, Place::Tcp("::1".into(), 5));
         assert_eq!(parse("http://[::1]:5/").authority, "[::1]:5");
+        assert_eq!(parse("https://box.example:8443").place, Place::Tls("box.example".into(), 8443));
         assert_eq!(parse("unix:/run/x.sock#token=t").place, Place::Unix("/run/x.sock".into()));
-        for wrong in ["", "unix:", "https://x", "ftp://x", "http://", "http://a b"] {
+        for wrong in ["", "unix:", "ftp://x", "http://", "http://a b"] {
             assert!(Endpoint::parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -7,3 +7,4 @@ pub(crate) mod follow;
 pub(crate) mod position;
 pub(crate) mod socket;
 pub(crate) mod sse;
+pub(crate) mod tls;

@@ -1,0 +1,226 @@
+//! What every request passes before its handler: who may talk to us at all, who this is, what they may do; and what every
+//! answer carries. The rules are in access/.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::problem::{Kind, Problem};
+use super::state::App;
+use crate::access::door::Unwanted;
+use crate::access::{Credential, Grant, Refusal, Scope};
+use crate::peer::{self, Peer};
+use crate::server::Place;
+
+/// What a group of routes asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Needs {
+    Scope(Scope),
+    /// A scope that the handler knows by the role; here tickets and tokens in the query count too.
+    Attach,
+}
+
+/// Host, Origin, CORS and the headers of every answer.
+pub(super) async fn door(State(app): State<App>, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let from_tcp = matches!(peer::of(&parts), Peer::Tcp(_));
+    let checked = app.access.door.check(&parts.method, &parts.uri, &parts.headers, from_tcp);
+    let (origin, mut response) = match checked {
+        Err(unwanted) => (None, Problem::from(unwanted).into_response()),
+        // Only an origin that may is told so; everybody else's preflight fails for want of the headers.
+        Ok(Some(origin)) if is_preflight(&parts) => (Some(origin), StatusCode::NO_CONTENT.into_response()),
+        Ok(origin) => (origin, next.run(Request::from_parts(parts, body)).await),
+    };
+    protect(response.headers_mut());
+    if let Some(origin) = origin {
+        allow_reading(response.headers_mut(), origin);
+    }
+    response
+}
+
+fn is_preflight(parts: &Parts) -> bool {
+    parts.method == Method::OPTIONS && parts.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+fn protect(headers: &mut HeaderMap) {
+    let fixed = [
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ];
+    for (name, value) in fixed {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    // Pages say more precisely what they need.
+    let nothing = || HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
+    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert_with(nothing);
+    headers.entry(header::CACHE_CONTROL).or_insert_with(|| HeaderValue::from_static("no-store"));
+}
+
+fn allow_reading(headers: &mut HeaderMap, origin: HeaderValue) {
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("cross-origin"));
+    headers.append(header::VARY, HeaderValue::from_static("origin"));
+    let fixed = [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, PATCH, DELETE"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, "authorization, content-type, idempotency-key, last-event-id"),
+        (header::ACCESS_CONTROL_EXPOSE_HEADERS, "x-outlive-offset, x-outlive-head, retry-after"),
+        (header::ACCESS_CONTROL_MAX_AGE, "600"),
+    ];
+    for (name, value) in fixed {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+}
+
+/// Lets in who may, tells the handler who it is, and writes down who changed something.
+pub(super) async fn admit(needs: Needs, app: App, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let peer = peer::of(&parts);
+    let credential = credential(&parts, needs);
+    let admitted = app.access.admit(&peer, credential.as_ref()).and_then(|grant| match needs {
+        Needs::Scope(needed) if grant.scope < needed => Err(Refusal::Scope { has: grant.scope, needs: needed }),
+        _ => Ok(grant),
+    });
+    let grant = match admitted {
+        Ok(grant) => grant,
+        Err(refusal) => {
+            app.metrics.refused();
+            tracing::debug!(from = %peer, path = parts.uri.path(), ?refusal, "refused");
+            return Problem::from(refusal).into_response();
+        }
+    };
+    if let Some(place) = parts.extensions.get::<Arc<Place>>() {
+        place.make_known();
+    }
+    let mut audit = match needs {
+        Needs::Scope(Scope::Read) => None,
+        _ => Some(Audit::new(&grant, &peer, &parts)),
+    };
+    parts.extensions.insert(grant);
+    let response = next.run(Request::from_parts(parts, body)).await;
+    if let Some(audit) = &mut audit {
+        audit.status = Some(response.status().as_u16());
+    }
+    response
+}
+
+/// A line per call that may change something, also if its client goes away in the middle.
+struct Audit {
+    who: Arc<str>,
+    from: Peer,
+    method: Method,
+    path: String,
+    status: Option<u16>,
+}
+
+impl Audit {
+    fn new(grant: &Grant, peer: &Peer, parts: &Parts) -> Self {
+        let (method, path) = (parts.method.clone(), parts.uri.path().to_owned());
+        Self { who: Arc::clone(&grant.who), from: peer.clone(), method, path, status: None }
+    }
+}
+
+impl Drop for Audit {
+    fn drop(&mut self) {
+        let Self { who, from, method, path, status } = self;
+        if let Some(status) = status {
+            tracing::info!(target: "audit", %who, %from, %method, path, status);
+        } else {
+            tracing::info!(target: "audit", %who, %from, %method, path, "the client went away");
+        }
+    }
+}
+
+/// What the request shows. The header is stronger than the query.
+fn credential(parts: &Parts, needs: Needs) -> Option<Credential> {
+    let header = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    if let Some(token) = header.and_then(bearer) {
+        return Some(Credential::Token(token.to_owned()));
+    }
+    if needs != Needs::Attach || !is_upgrade(&parts.headers) {
+        return None;
+    }
+    let query = parts.uri.query().unwrap_or("");
+    let find =
+        |name: &str| form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == name).map(|(_, value)| value);
+    find("ticket")
+        .map(|ticket| Credential::Ticket(ticket.into_owned()))
+        .or_else(|| find("access_token").map(|token| Credential::Token(token.into_owned())))
+}
+
+fn bearer(header: &str) -> Option<&str> {
+    let (kind, token) = header.split_once(' ')?;
+    kind.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+fn is_upgrade(headers: &HeaderMap) -> bool {
+    headers.get(header::UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Grant {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        parts.extensions.get().cloned().ok_or_else(|| Refusal::Missing.into())
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let unknown = |code: &'static str, message: &str| {
+            Self::new(Kind::TokenInvalid, StatusCode::UNAUTHORIZED, code, "token invalid")
+                .with_title("Token Invalid")
+                .with_details(serde_json::json!({ "message": message }))
+        };
+        match refusal {
+            // sandbox-agent's words, and then ours.
+            Refusal::Missing | Refusal::WrongToken => unknown("token_invalid", "missing or invalid bearer token"),
+            Refusal::WrongTicket => {
+                unknown("ticket_invalid", "the ticket is unknown, used or older than a minute: ask for another one")
+            }
+            Refusal::TicketForAnother => Self::new(
+                Kind::TokenInvalid,
+                StatusCode::FORBIDDEN,
+                "ticket_for_another",
+                "this ticket is for another process",
+            ),
+            Refusal::Scope { has, needs } => {
+                let detail = format!("this needs the scope {}, and the token has {}", needs.name(), has.name());
+                Self::new(Kind::TokenInvalid, StatusCode::FORBIDDEN, "scope_insufficient", detail)
+                    .with_expected(needs.name(), has.name())
+            }
+            Refusal::TooManyFailures { retry_after } => {
+                let detail = "too many wrong tokens came from your address: try again later";
+                Self::new(Kind::TokenInvalid, StatusCode::TOO_MANY_REQUESTS, "too_many_failures", detail)
+                    .with_retry_after(retry_after)
+            }
+        }
+    }
+}
+
+impl From<Unwanted> for Problem {
+    fn from(unwanted: Unwanted) -> Self {
+        let forbidden = |code, detail: &str| Self::new(Kind::InvalidRequest, StatusCode::FORBIDDEN, code, detail);
+        match unwanted {
+            Unwanted::HostMissing => Self::bad_request("host_missing", "the request has no Host header"),
+            Unwanted::Host(host) => forbidden(
+                "host_not_allowed",
+                "the Host is neither an address nor localhost nor allowed: start outlive with --allow-host NAME",
+            )
+            .with_field("Host")
+            .with_expected("an IP address, localhost, or an allowed name", host),
+            Unwanted::Origin(origin) => forbidden(
+                "origin_not_allowed",
+                "pages of this origin may not talk to outlive: start it with --allow-origin ORIGIN",
+            )
+            .with_field("Origin")
+            .with_expected("outlive's own or an allowed origin", origin),
+        }
+    }
+}
