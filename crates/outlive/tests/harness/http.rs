@@ -65,7 +65,10 @@ impl Http {
         body: Option<&[u8]>,
     ) -> std::io::Result<Open> {
         let mut stream = self.connect()?;
-        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nconnection: close\r\n", self.port);
+        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{}\r\n", self.port);
+        if !headers.iter().any(|(name, _)| *name == "connection") {
+            head.push_str("connection: close\r\n");
+        }
         for (name, value) in headers {
             head.extend([name, ": ", value, "\r\n"]);
         }

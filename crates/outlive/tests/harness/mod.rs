@@ -26,6 +26,10 @@ pub(crate) struct Outlive {
     child: Child,
     pub(crate) port: u16,
     pub(crate) dir: tempfile::TempDir,
+    /// Shown with every call, unless there is none.
+    token: Option<String>,
+    /// What it said when it started, the first line apart.
+    said: BufReader<std::process::ChildStdout>,
 }
 
 /// How to start it.
@@ -35,6 +39,11 @@ pub(crate) struct Setup {
     pub(crate) environment: Vec<(String, String)>,
     /// Another binary than the one under test.
     pub(crate) program: Option<PathBuf>,
+    /// Started with this token, and used with it; without one everybody is let in.
+    pub(crate) token: Option<String>,
+    /// The flags that say who is let in, in place of those.
+    pub(crate) access: Option<Vec<String>>,
+    pub(crate) listen: Option<String>,
 }
 
 impl Outlive {
@@ -47,8 +56,12 @@ impl Outlive {
         let program = setup.program.unwrap_or_else(|| env!("CARGO_BIN_EXE_outlive").into());
         let mut command = Command::new(program);
         command
-            .args(["serve", "--listen", "127.0.0.1:0", "--no-token", "--state-dir"])
+            .args(["serve", "--listen", setup.listen.as_deref().unwrap_or("127.0.0.1:0"), "--state-dir"])
             .arg(dir.path().join("state"))
+            .args(setup.access.unwrap_or_else(|| match &setup.token {
+                Some(token) => vec!["--token".to_owned(), token.clone()],
+                None => vec!["--no-token".to_owned()],
+            }))
             .args(setup.arguments)
             .envs(setup.environment)
             .stdin(Stdio::null())
@@ -58,10 +71,31 @@ impl Outlive {
         }
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        said.read_line(&mut line).unwrap();
         let port = line.trim().rsplit(':').next().and_then(|port| port.parse().ok());
         let port = port.unwrap_or_else(|| panic!("not a listening line: {line:?}"));
-        Self { child, port, dir }
+        Self { child, port, dir, token: setup.token, said }
+    }
+
+    /// The next line that `serve` prints.
+    pub(crate) fn next_line(&mut self) -> String {
+        let mut line = String::new();
+        self.said.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// Calls with this token from now on.
+    pub(crate) fn use_token(&mut self, token: &str) {
+        self.token = Some(token.to_owned());
+    }
+
+    fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
+        let token = self.token.as_ref().map(|token| format!("Bearer {token}"));
+        let mut headers = Vec::new();
+        headers.extend(token.as_deref().map(|token| ("authorization", token)));
+        headers.extend(body.map(|_| ("content-type", "application/json")));
+        self.http().send(method, path, &headers, body.map(Value::to_string).as_deref().map(str::as_bytes))
     }
 
     pub(crate) fn holder_pid(&self) -> i32 {
@@ -77,15 +111,15 @@ impl Outlive {
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {
-        self.http().get(path)
+        self.send("GET", path, None)
     }
 
     pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
-        self.http().post(path, body)
+        self.send("POST", path, Some(body))
     }
 
     pub(crate) fn delete(&self, path: &str) -> Answer {
-        self.http().send("DELETE", path, &[], None)
+        self.send("DELETE", path, None)
     }
 
     /// Starts a process and returns its id.

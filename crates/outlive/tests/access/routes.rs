@@ -1,0 +1,226 @@
+//! Every route with every credential. The routes come from the server itself; what each is meant to ask for stands here,
+//! so a new route fails this test until somebody has said who may use it.
+
+use serde_json::{Value, json};
+
+use crate::harness::http::Answer;
+use crate::harness::{Outlive, Setup};
+
+const OPEN: &str = "open";
+const ATTACH: &str = "attach";
+
+#[rustfmt::skip]
+const MEANT: &[(&str, &str, &str)] = &[
+    ("get", "/", OPEN),
+    ("get", "/docs", OPEN),
+    ("get", "/healthz", OPEN),
+    ("get", "/v1/openapi.json", OPEN),
+    ("get", "/metrics", "read"),
+    ("get", "/v1/health", "read"),
+    ("get", "/v1/events", "read"),
+    ("get", "/v1/config", "read"),
+    ("post", "/v1/config", "admin"),
+    ("get", "/v1/processes/config", "read"),
+    ("post", "/v1/processes/config", "admin"),
+    ("post", "/v1/upgrade", "admin"),
+    ("get", "/v1/tokens", "admin"),
+    ("post", "/v1/tokens", "admin"),
+    ("delete", "/v1/tokens/{name}", "admin"),
+    // A viewer's. A writer's ticket needs more, which tickets.rs shows.
+    ("post", "/v1/tickets", "read"),
+    ("get", "/v1/processes", "read"),
+    ("post", "/v1/processes", "write"),
+    ("post", "/v1/processes/run", "write"),
+    ("get", "/v1/processes/{id}", "read"),
+    ("patch", "/v1/processes/{id}", "write"),
+    ("delete", "/v1/processes/{id}", "write"),
+    ("post", "/v1/processes/{id}/start", "write"),
+    ("post", "/v1/processes/{id}/restart", "write"),
+    ("post", "/v1/processes/{id}/stop", "write"),
+    ("post", "/v1/processes/{id}/kill", "write"),
+    ("post", "/v1/processes/{id}/signal", "write"),
+    ("post", "/v1/processes/{id}/wait", "read"),
+    ("post", "/v1/processes/{id}/input", "write"),
+    ("post", "/v1/processes/{id}/stdin/close", "write"),
+    ("post", "/v1/processes/{id}/resize", "write"),
+    ("post", "/v1/processes/{id}/terminal/resize", "write"),
+    ("get", "/v1/processes/{id}/logs", "read"),
+    ("get", "/v1/processes/{id}/output", "read"),
+    ("get", "/v1/processes/{id}/attachments", "read"),
+    ("get", "/v1/processes/{id}/tree", "read"),
+    ("get", "/v1/processes/{id}/connect", ATTACH),
+    ("get", "/v1/processes/{id}/terminal/ws", ATTACH),
+];
+
+const UPGRADE: &[(&str, &str)] = &[
+    ("connection", "upgrade"),
+    ("upgrade", "websocket"),
+    ("sec-websocket-version", "13"),
+    ("sec-websocket-key", "AAAAAAAAAAAAAAAAAAAAAA=="),
+];
+
+struct World {
+    outlive: Outlive,
+    /// A terminal that runs.
+    id: String,
+}
+
+impl World {
+    fn new() -> Self {
+        let outlive = Outlive::with(Setup { token: Some("the-admin".into()), ..Setup::default() });
+        let id = outlive.start_process(json!({ "command": "cat", "tty": true }));
+        Self { outlive, id }
+    }
+
+    fn token(&self, scope: &str) -> String {
+        let answer = self.outlive.post("/v1/tokens", &json!({ "name": scope, "scope": scope }));
+        answer.json["token"].as_str().unwrap_or_else(|| panic!("{}", answer.text())).to_owned()
+    }
+
+    fn ticket(&self, role: &str) -> String {
+        let answer = self.outlive.post("/v1/tickets", &json!({ "processId": self.id, "role": role }));
+        answer.json["ticket"].as_str().unwrap_or_else(|| panic!("{}", answer.text())).to_owned()
+    }
+
+    /// Only the head of the answer counts: some go on for ever.
+    fn call(&self, method: &str, path: &str, credential: &Credential, upgrade: bool, role: Option<&str>) -> Answer {
+        // An id that nobody has: whoever is let in changes nothing. Sockets are opened for real.
+        let id = if upgrade { self.id.as_str() } else { "proc_of_nobody" };
+        let mut path = path.replace("{id}", id).replace("{name}", "nobody");
+        let mut query: Vec<String> = role.map(|role| format!("role={role}")).into_iter().collect();
+        let bearer;
+        let mut headers = Vec::new();
+        if upgrade {
+            headers.extend_from_slice(UPGRADE);
+        }
+        match credential {
+            Credential::None => {}
+            Credential::Bearer(token) => {
+                bearer = format!("Bearer {token}");
+                headers.push(("authorization", bearer.as_str()));
+            }
+            Credential::InQuery(name, secret) => query.push(format!("{name}={secret}")),
+        }
+        if !query.is_empty() {
+            path = format!("{path}?{}", query.join("&"));
+        }
+        let body = matches!(method, "post" | "patch").then(|| {
+            headers.push(("content-type", "application/json"));
+            &b"{\"no such field\": true}"[..]
+        });
+        let open = self.outlive.http().open(&method.to_uppercase(), &path, &headers, body);
+        let mut open = open.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
+        let is_problem = open.header("content-type") == Some("application/problem+json");
+        let mut body = Vec::new();
+        if is_problem {
+            std::io::Read::read_to_end(&mut open, &mut body).unwrap();
+        }
+        let json = serde_json::from_slice(&body).unwrap_or(Value::Null);
+        Answer { status: open.status, headers: open.headers, body, json }
+    }
+}
+
+enum Credential {
+    None,
+    Bearer(String),
+    InQuery(&'static str, String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Met {
+    LetIn,
+    Unknown,
+    Forbidden,
+}
+
+fn met(answer: &Answer) -> Met {
+    match (answer.status, answer.code()) {
+        (401, "token_invalid" | "ticket_invalid") => {
+            assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
+            Met::Unknown
+        }
+        (403, "scope_insufficient" | "ticket_for_another") => Met::Forbidden,
+        (401 | 403 | 429, code) => panic!("an odd refusal: {} {code}", answer.status),
+        _ => Met::LetIn,
+    }
+}
+
+fn routes(outlive: &Outlive) -> Vec<(String, String)> {
+    let document = outlive.get("/v1/openapi.json").json;
+    let mut all = Vec::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            all.push((method.clone(), path.clone()));
+        }
+    }
+    all
+}
+
+#[test]
+fn every_route_asks_for_what_it_is_meant_to() {
+    let world = World::new();
+    let routes = routes(&world.outlive);
+    for (method, path, _) in MEANT {
+        assert!(routes.contains(&((*method).to_owned(), (*path).to_owned())), "{method} {path} is gone");
+    }
+    let (read, write, admin) = (world.token("read"), world.token("write"), world.token("admin"));
+    let tokens = [("read", &read), ("write", &write), ("admin", &admin)];
+    for (method, path) in &routes {
+        let meant = MEANT.iter().find(|(known, at, _)| known == method && at == path);
+        let (_, _, meant) = meant.unwrap_or_else(|| panic!("who may {method} {path}? say it in this test"));
+        let see = |credential: Credential| met(&world.call(method, path, &credential, false, None));
+        let what = format!("{method} {path}");
+        let stranger = if *meant == OPEN { Met::LetIn } else { Met::Unknown };
+        assert_eq!(see(Credential::None), stranger, "{what} with nothing");
+        assert_eq!(see(Credential::Bearer("wrong".into())), stranger, "{what} with a wrong token");
+        assert_eq!(see(Credential::Bearer(String::new())), stranger, "{what} with an empty token");
+        assert_eq!(
+            see(Credential::InQuery("access_token", admin.clone())),
+            stranger,
+            "{what} with a token in the query"
+        );
+        assert_eq!(see(Credential::InQuery("ticket", world.ticket("writer"))), stranger, "{what} with a ticket");
+        let order = ["read", "write", "admin"];
+        for (scope, token) in tokens {
+            let needed = order.iter().position(|known| known == meant).unwrap_or(0);
+            let has = order.iter().position(|known| *known == scope).unwrap();
+            let expected = if has >= needed { Met::LetIn } else { Met::Forbidden };
+            assert_eq!(see(Credential::Bearer(token.clone())), expected, "{what} with {scope}");
+        }
+    }
+}
+
+#[test]
+fn sockets_take_tokens_and_tickets_in_the_query_by_role() {
+    let world = World::new();
+    let (read, write) = (world.token("read"), world.token("write"));
+    for path in ["/v1/processes/{id}/connect", "/v1/processes/{id}/terminal/ws"] {
+        let is_native = path.ends_with("connect");
+        let see = |credential: Credential, role: Option<&str>| {
+            let answer = world.call("get", path, &credential, true, role);
+            match met(&answer) {
+                Met::LetIn => assert_eq!(answer.status, 101, "{path}: {}", answer.text()),
+                _ => assert_ne!(answer.status, 101),
+            }
+            met(&answer)
+        };
+        let by_query = |token: &str| Credential::InQuery("access_token", token.to_owned());
+        assert_eq!(see(Credential::None, None), Met::Unknown);
+        assert_eq!(see(by_query("wrong"), None), Met::Unknown);
+        for token in [&read, &write] {
+            let expected = if token == &write { Met::LetIn } else { Met::Forbidden };
+            assert_eq!(see(by_query(token), None), expected, "{path} as a writer");
+            assert_eq!(see(Credential::Bearer(token.clone()), None), expected, "{path} as a writer");
+        }
+        let ticket = |role: &str| Credential::InQuery("ticket", world.ticket(role));
+        assert_eq!(see(ticket("writer"), None), Met::LetIn);
+        if is_native {
+            assert_eq!(see(by_query(&read), Some("viewer")), Met::LetIn);
+            assert_eq!(see(ticket("viewer"), None), Met::LetIn, "the ticket's role unless another is asked for");
+            assert_eq!(see(ticket("viewer"), Some("viewer")), Met::LetIn);
+            assert_eq!(see(ticket("viewer"), Some("writer")), Met::Forbidden);
+        } else {
+            assert_eq!(see(ticket("viewer"), None), Met::Forbidden, "this socket always types");
+        }
+    }
+}
