@@ -142,9 +142,26 @@ impl Error {
                 code: "descriptors_exhausted",
                 message: "no file descriptors are left; end some processes or raise the limit of open files".into(),
             },
-            (SpawnStage::Prepare, Errno::NOSPC | Errno::NOENT | Errno::NODEV | Errno::IO) => Self::Exhausted {
-                code: "terminals_exhausted",
-                message: format!("no terminal could be had ({why}); end some, or raise kernel.pty.max"),
+            (SpawnStage::Prepare, Errno::NOSPC | Errno::AGAIN | Errno::NOENT | Errno::NODEV | Errno::IO) => {
+                Self::Exhausted {
+                    code: "terminals_exhausted",
+                    message: format!("no terminal could be had ({why}); end some, or raise kernel.pty.max"),
+                }
+            }
+            (SpawnStage::Confine, _) => spawn(
+                "tree_limits_unavailable",
+                format!(
+                    "limits of memory, processes or cpus of a tree need cgroups (v2) whose controllers are handed to \
+                     outlive, and this machine does not do that ({why}); limit each process instead"
+                ),
+            ),
+            (SpawnStage::Clone, Errno::AGAIN) => Self::Exhausted {
+                code: "processes_exhausted",
+                message: "the system allows no further process; end some, or raise its limits".into(),
+            },
+            (_, Errno::NOMEM) => Self::Exhausted {
+                code: "memory_exhausted",
+                message: "there is no memory left for another process; end some".into(),
             },
             (SpawnStage::SetUp, Errno::PERM | Errno::INVAL) => {
                 spawn("limits_not_permitted", format!("a resource limit could not be set: {why}"))

@@ -66,6 +66,9 @@ impl Plan<'_> {
             log_start: self.log_end.offset,
             log_first_mark: self.log_end.mark,
             log_input: self.log_end.input_offset,
+            memory_bytes: spec.limits.memory_bytes.unwrap_or(0),
+            tree_processes: spec.limits.tree_processes.unwrap_or(0),
+            milli_cpus: spec.limits.cpus.map_or(0, |cpus| u64::from(cpus.milli)),
         })
     }
 }

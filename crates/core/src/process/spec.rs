@@ -171,7 +171,7 @@ pub enum RestartMode {
     Always,
 }
 
-/// Resource limits, soft and hard alike.
+/// Resource limits: of each process, soft and hard alike; and of the whole tree, where cgroups can do that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Limits {
@@ -187,6 +187,41 @@ pub struct Limits {
     pub processes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub core_bytes: Option<u64>,
+    /// Memory of the whole tree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Processes and threads of the whole tree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tree_processes: Option<u64>,
+    /// Processors that the whole tree may keep busy, such as 0.5.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>)]
+    pub cpus: Option<Cpus>,
+}
+
+/// A number of processors, to a thousandth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Cpus {
+    pub milli: u32,
+}
+
+impl TryFrom<f64> for Cpus {
+    type Error = &'static str;
+
+    fn try_from(number: f64) -> std::result::Result<Self, Self::Error> {
+        if (0.001..=10_000.0).contains(&number) {
+            Ok(Self { milli: (number * 1000.0).round() as u32 })
+        } else {
+            Err("cpus must be a number from 0.001 to 10000")
+        }
+    }
+}
+
+impl From<Cpus> for f64 {
+    fn from(cpus: Cpus) -> Self {
+        Self::from(cpus.milli) / 1000.0
+    }
 }
 
 /// What to do when a tag is taken.
@@ -273,6 +308,13 @@ impl Spec {
             && !(1..=MAX_LOG_BYTES).contains(&bytes)
         {
             return Err(Error::invalid("maxLogBytes", format!("1 to {MAX_LOG_BYTES}"), bytes));
+        }
+        for (field, limit) in
+            [("limits.memoryBytes", self.limits.memory_bytes), ("limits.treeProcesses", self.limits.tree_processes)]
+        {
+            if limit == Some(0) {
+                return Err(Error::invalid(field, "a number greater than 0", 0));
+            }
         }
         if self.timeout_ms == Some(0) {
             return Err(Error::invalid("timeoutMs", "a number greater than 0", 0));

@@ -13,7 +13,7 @@ use super::signals::signal;
 use crate::clock;
 use crate::log::{LogWriter, Stream};
 use crate::spawn::{self, Launch};
-use crate::tree::{self, Root};
+use crate::tree::{self, Root, cgroup};
 use crate::wire::{Spawn, SpawnFailed, SpawnStage};
 
 /// A child that has not reached its exec by then is given up (a dead mount, usually).
@@ -30,6 +30,16 @@ pub(super) struct Launching {
     time_limit_at: u64,
     /// What the program finds in OUTLIVE_PROCESS_ID.
     id: String,
+}
+
+fn confine(path: &std::path::Path, spawn: &Spawn) -> Result<(), (SpawnStage, i32)> {
+    let allowed = cgroup::Allowance {
+        memory_bytes: spawn.memory_bytes,
+        processes: spawn.tree_processes,
+        milli_cpus: spawn.milli_cpus,
+    };
+    cgroup::limit(path, allowed)
+        .map_err(|error| (SpawnStage::Confine, error.raw_os_error().unwrap_or(libc::EOPNOTSUPP)))
 }
 
 impl Holder {
@@ -67,16 +77,23 @@ impl Holder {
             self.processes.insert(key, Process::new(key, log));
         }
         let cgroup = self.cgroup_for(key);
-        let procs = cgroup.as_deref().and_then(|path| crate::tree::cgroup::procs_fd(path).ok());
-        let launched = spawn::launch(&spawn, &ends.program, procs.as_ref().map(AsFd::as_fd), &self.inherited, true)
-            .and_then(|launch| match self.poll.add(launch.gate(), Source::Gate { key }) {
-                Ok(()) => Ok(launch),
-                Err(errno) => {
-                    // Nobody would hold it.
-                    signal(launch.pid, Signal::KILL);
-                    Err(prepare(errno))
-                }
-            });
+        let procs = cgroup.as_deref().and_then(|path| cgroup::procs_fd(path).ok());
+        let confined = match (&cgroup, &procs) {
+            _ if !spawn.is_confined() => Ok(()),
+            (Some(path), Some(_)) => confine(path, &spawn),
+            _ => Err((SpawnStage::Confine, libc::EOPNOTSUPP)),
+        };
+        let launched = confined.and_then(|()| {
+            spawn::launch(&spawn, &ends.program, procs.as_ref().map(AsFd::as_fd), &self.inherited, true)
+        });
+        let launched = launched.and_then(|launch| match self.poll.add(launch.gate(), Source::Gate { key }) {
+            Ok(()) => Ok(launch),
+            Err(errno) => {
+                // Nobody would hold it.
+                signal(launch.pid, Signal::KILL);
+                Err(prepare(errno))
+            }
+        });
         let launch = match launched {
             Ok(launch) => launch,
             Err(error) => {

@@ -65,8 +65,12 @@ fn set_up(stage: &Stage) -> isize {
             }
         }
         if stage.cgroup_procs >= 0 {
-            // Zero means "the writer". Failing is no reason not to run: the mark finds the tree as well.
-            call(libc::SYS_write, stage.cgroup_procs as usize, c"0".as_ptr() as usize, 1, 0);
+            // Zero means "the writer". Failing is no reason not to run: the mark finds the tree as well, unless it was
+            // to be held within limits.
+            let result = call(libc::SYS_write, stage.cgroup_procs as usize, c"0".as_ptr() as usize, 1, 0);
+            if result < 0 && stage.confined {
+                return result;
+            }
         }
         for target in 0..3 {
             let result = call(libc::SYS_dup3, stage.stdio[target] as usize, target, 0, 0);

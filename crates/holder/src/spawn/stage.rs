@@ -43,6 +43,8 @@ pub(super) struct Stage {
     pub(super) stdio: [i32; 3],
     pub(super) gate: i32,
     pub(super) cgroup_procs: i32,
+    /// Not to run outside of its cgroup.
+    pub(super) confined: bool,
     pub(super) terminal: bool,
     pub(super) identity: Option<Identity>,
     pub(super) limits: Vec<StageLimit>,
@@ -104,6 +106,7 @@ impl Stage {
             stdio: [-1; 3],
             gate: -1,
             cgroup_procs: -1,
+            confined: false,
             terminal: false,
             identity: None,
             limits: Vec::new(),
@@ -170,6 +173,7 @@ impl Stage {
             oom_score,
             oom_score_len,
             no_new_privileges: spawn.no_new_privileges,
+            confined: spawn.is_confined(),
             _strings: strings,
             ..Self::empty()
         })

@@ -46,9 +46,13 @@ impl Cgroups {
         create_dir(&base).ok()?;
         let cgroups = Self { base };
         procs_fd(&cgroups.base).ok()?;
-        // Only works where the level above hands the controller down; gives `memory.events` to the
-        // processes' cgroups.
-        let _ = write(&cgroups.base.join("cgroup.subtree_control"), b"+memory");
+        // Only works where the levels above hand the controllers down; gives limits and `memory.events` to the
+        // processes' cgroups. One by one: a missing one must not take the others with it.
+        for level in [place, &cgroups.base] {
+            for controller in [b"+memory".as_slice(), b"+pids", b"+cpu"] {
+                let _ = write(&level.join("cgroup.subtree_control"), controller);
+            }
+        }
         Some(cgroups)
     }
 
@@ -97,6 +101,36 @@ pub fn procs_fd(path: &Path) -> io::Result<OwnedFd> {
 pub fn dir_fd(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+/// What a cgroup may use; 0 = no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    pub memory_bytes: u64,
+    pub processes: u64,
+    /// Thousandths of a processor.
+    pub milli_cpus: u64,
+}
+
+/// Sets the limits; an error where the controller is not there.
+pub fn limit(path: &Path, allowed: Allowance) -> io::Result<()> {
+    /// How often the kernel looks at the use of processors.
+    const PERIOD_US: u64 = 100_000;
+    let set = |file: &str, value: String| write(&path.join(file), value.as_bytes());
+    if allowed.memory_bytes > 0 {
+        set("memory.max", allowed.memory_bytes.to_string())?;
+        // Or the limit would only be where swapping begins. Missing on machines without swap.
+        let _ = set("memory.swap.max", "0".to_owned());
+    }
+    if allowed.processes > 0 {
+        set("pids.max", allowed.processes.to_string())?;
+    }
+    if allowed.milli_cpus > 0 {
+        let quota = allowed.milli_cpus.saturating_mul(PERIOD_US) / 1000;
+        // The kernel's own least.
+        set("cpu.max", format!("{} {PERIOD_US}", quota.max(1000)))?;
+    }
+    Ok(())
 }
 
 /// SIGKILL to everything in it, no fork can escape. An error before Linux 5.14.

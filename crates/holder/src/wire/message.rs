@@ -107,10 +107,20 @@ wire_struct! {
         pub log_start: u64,
         pub log_first_mark: u64,
         pub log_input: u64,
+        /// What the cgroup may use; 0 = no limit. One that cannot be set fails the spawn.
+        pub memory_bytes: u64,
+        pub tree_processes: u64,
+        /// Thousandths of a processor.
+        pub milli_cpus: u64,
     }
 }
 
 impl Spawn {
+    /// Whether it must not run outside of a cgroup.
+    pub fn is_confined(&self) -> bool {
+        self.memory_bytes > 0 || self.tree_processes > 0 || self.milli_cpus > 0
+    }
+
     pub fn log_beginning(&self) -> Beginning {
         Beginning { offset: self.log_start, mark: self.log_first_mark, input: self.log_input }
     }
@@ -253,6 +263,8 @@ pub enum SpawnStage {
     Exec = 7,
     /// The new process has been stuck before its exec for over a second.
     Stuck = 8,
+    /// The limits of its cgroup.
+    Confine = 9,
 }
 
 impl Field for SpawnStage {
@@ -277,6 +289,7 @@ impl SpawnStage {
             6 => Self::Cwd,
             7 => Self::Exec,
             8 => Self::Stuck,
+            9 => Self::Confine,
             _ => Self::Refused,
         }
     }
