@@ -51,7 +51,7 @@ pub(crate) fn run(options: &Options) -> i32 {
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     // SAFETY: the holder starts us with its line as descriptor 0, and nothing else here uses it.
     let line = unsafe { OwnedFd::from_raw_fd(0) };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => {
             tracing::error!(%error, "cannot start the runtime");
@@ -68,6 +68,17 @@ pub(crate) fn run(options: &Options) -> i32 {
     // Threads that wait for a hung mount must not keep us.
     runtime.shutdown_background();
     code
+}
+
+/// tokio panics when work that blocks finds no thread and the system gives none. So there is always one: it is made
+/// here, and none ever goes for want of work.
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
+    const MOST_BLOCKING: usize = 64;
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.enable_all().max_blocking_threads(MOST_BLOCKING).thread_keep_alive(FOREVER).build()?;
+    runtime.spawn_blocking(|| ());
+    Ok(runtime)
 }
 
 async fn serve(line: OwnedFd) -> io::Result<()> {
