@@ -14,6 +14,7 @@ mod conformance;
 mod deny;
 mod dist;
 mod elf;
+mod fuzz;
 mod openapi;
 mod repo;
 mod run;
@@ -43,6 +44,7 @@ usage: cargo xtask COMMAND
   dist                               build the static binary into dist/
   bench [ARGS...]                    run the benchmarks against a release build
   openapi                            write openapi.json from the binary
+  fuzz [--seconds N] [TARGET]...     feed the parsers with garbage, each target for a minute
 
 --quick leaves out the slow stages and installs no tools;
 a stage named by --only is never left out.";
@@ -70,6 +72,10 @@ fn dispatch(repo: &Repo, command: &str, rest: &[&str]) -> Result<ExitCode> {
             Err(error) => Ok(refuse(&error.to_string())),
         },
         "bench" => bench::run(repo, rest),
+        "fuzz" => match fuzz::wish(rest) {
+            Ok(wish) => fuzz::run(repo, &wish),
+            Err(error) => Ok(refuse(&error.to_string())),
+        },
         "dist" | "openapi" if !rest.is_empty() => Ok(refuse(&format!("`{command}` takes no arguments"))),
         "dist" => dist::build(repo).map(|_| ExitCode::SUCCESS),
         "openapi" => openapi::write(repo).map(|()| ExitCode::SUCCESS),

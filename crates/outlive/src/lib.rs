@@ -5,6 +5,8 @@
 mod access;
 mod api;
 mod cli;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod local;
 mod peer;
 mod serve;

@@ -43,7 +43,7 @@ pub(crate) struct Tls {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Limits {
     pub(crate) max_connections: u64,
-    /// Connections that have not asked for anything yet; when there are more, the oldest are dropped.
+    /// Connections that have not shown a token yet; when there are more, those are dropped that we wait for longest.
     pub(crate) max_strangers: u64,
     pub(crate) max_header_bytes: u64,
     pub(crate) max_body_bytes: u64,
@@ -62,7 +62,7 @@ impl Default for Limits {
         Self {
             max_connections: 4_096,
             max_strangers: 512,
-            max_header_bytes: 64 << 10,
+            max_header_bytes: 32 << 10,
             max_body_bytes: 2 << 20,
             header_timeout_ms: 15_000,
             body_timeout_ms: 30_000,

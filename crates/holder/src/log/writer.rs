@@ -295,9 +295,26 @@ pub(super) fn read_sizes(file: BorrowedFd<'_>) -> io::Result<Sizes> {
         budget: word(AT_BUDGET),
         reserve: word(AT_RESERVE),
     };
-    let long_enough = rustix::fs::fstat(file)?.st_size as usize >= sizes.file_len();
-    if filled < header.len() || word(AT_MAGIC) != MAGIC || !sizes.plausible() || !long_enough {
+    let len = rustix::fs::fstat(file)?.st_size as usize;
+    // The length that it should have can be computed only from sizes that are plausible.
+    let is_log = filled == header.len() && word(AT_MAGIC) == MAGIC && sizes.plausible() && len >= sizes.file_len();
+    if !is_log {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "not an outlive log"));
     }
     Ok(sizes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_whose_sum_overflowed_were_computed_before_they_were_refused() {
+        let file = memfd_create("log", MemfdFlags::CLOEXEC).unwrap();
+        for at in [AT_CAPACITY, AT_MARK_SLOTS, AT_BUDGET, AT_RESERVE] {
+            rustix::io::pwrite(&file, &u64::MAX.to_le_bytes(), at as u64).unwrap();
+        }
+        rustix::io::pwrite(&file, &MAGIC.to_le_bytes(), AT_MAGIC as u64).unwrap();
+        assert_eq!(read_sizes(file.as_fd()).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
 }

@@ -319,6 +319,9 @@ mod tests {
             log_start: 12,
             log_first_mark: 13,
             log_input: 14,
+            memory_bytes: 1 << 30,
+            tree_processes: 50,
+            milli_cpus: 1500,
         }
     }
 
@@ -346,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_message_of_an_older_peer_lacks_its_last_fields() {
-        let bytes = resized(|bytes| bytes.truncate(bytes.len() - 40));
+        let bytes = resized(|bytes| bytes.truncate(bytes.len() - 64));
         let Some(ToHolder::Spawn(older)) = ToHolder::decode(&bytes) else { panic!("refused") };
         assert_eq!((older.log_budget, older.time_limit_at), (0, 0));
         assert_eq!(older.log_beginning(), Beginning::default());

@@ -4,6 +4,7 @@
 //! A name can be pointed anywhere by whoever owns it; an address cannot. So the Host must be an address, `localhost`, or
 //! a name that was allowed. A request that a page makes carries the page's Origin; that must be ours or allowed.
 
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,12 +18,19 @@ pub(crate) struct Door {
     /// Lower case; `*` for any.
     hosts: Vec<String>,
     origins: Vec<String>,
+    /// TLS ends here and not at a proxy.
+    tls: bool,
 }
 
 impl Door {
     pub(crate) fn new(hosts: &[String], origins: &[String]) -> Self {
         let lower = |all: &[String]| all.iter().map(|one| one.to_ascii_lowercase()).collect();
-        Self { hosts: lower(hosts), origins: lower(origins) }
+        Self { hosts: lower(hosts), origins: lower(origins), tls: false }
+    }
+
+    /// With a certificate of our own, a page that came without TLS is not ours, even if its address reads the same.
+    pub(crate) fn with_tls(self, tls: bool) -> Self {
+        Self { tls, ..self }
     }
 
     /// The allowed foreign origin that asks, if it is one: it has to be told that it may read the answer.
@@ -43,7 +51,7 @@ impl Door {
             return Err(Unwanted::Host("several".to_owned()));
         }
         // HTTP/2 and absolute targets have it in the address.
-        let target = uri.authority().map(axum::http::uri::Authority::as_str);
+        let target = uri.authority().map(Authority::as_str);
         for host in [named, target].into_iter().flatten() {
             if !self.is_ours(host) {
                 return Err(Unwanted::Host(host.to_owned()));
@@ -54,7 +62,8 @@ impl Door {
     }
 
     fn is_ours(&self, authority: &str) -> bool {
-        let host = host_of(authority);
+        let Some(host) = host_of(authority) else { return false };
+        let authority = authority.to_ascii_lowercase();
         let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&host);
         let name = host.strip_suffix('.').unwrap_or(&host);
         address.parse::<std::net::IpAddr>().is_ok()
@@ -75,18 +84,20 @@ impl Door {
         if self.origins.contains(&origin) {
             return Ok(Some(value.clone()));
         }
-        if is_same(&origin, host) { Ok(None) } else { Err(Unwanted::Origin(origin)) }
+        // Where TLS ends at a proxy, only it and the browser know that a page came by another scheme, if they say so.
+        let tls = self.tls || says(headers, "x-forwarded-proto", "https");
+        let without_tls = tls && !origin.starts_with("https://");
+        let is_own_page = is_same(&origin, host) && !without_tls && !is_of_another_origin(headers);
+        if is_own_page { Ok(None) } else { Err(Unwanted::Origin(origin)) }
     }
 }
 
-/// Without the port, in lower case.
-fn host_of(authority: &str) -> String {
-    let without_user = authority.rsplit('@').next().unwrap_or(authority);
-    let host = match without_user.rfind(':') {
-        Some(colon) if !without_user.ends_with(']') => &without_user[..colon],
-        _ => without_user,
-    };
-    host.to_ascii_lowercase()
+/// Without the port, in lower case. What is no host with at most a port has none: it is not for us to guess which part
+/// of it others would believe.
+fn host_of(authority: &str) -> Option<String> {
+    let authority: Authority = authority.parse().ok()?;
+    let host = authority.host();
+    (authority.as_str().ends_with(host) || authority.port().is_some()).then(|| host.to_ascii_lowercase())
 }
 
 /// Whether a page at `origin` was served by `host`. TLS may have ended before us, so the scheme only tells the port.
@@ -107,10 +118,19 @@ fn is_same(origin: &str, host: &str) -> bool {
 /// What a page of another site makes the browser fetch without telling its origin (images, scripts, forms by GET). A
 /// person who follows a link is welcome.
 fn is_foreign_fetch(method: &Method, headers: &HeaderMap) -> bool {
-    let is = |name: &str, what: &str| headers.get(name).is_some_and(|value| value == what);
-    let foreign = is("sec-fetch-site", "cross-site") || is("sec-fetch-site", "same-site");
-    let follows_link = method == Method::GET && is("sec-fetch-mode", "navigate") && is("sec-fetch-dest", "document");
-    foreign && !follows_link
+    let follows_link = method == Method::GET
+        && says(headers, "sec-fetch-mode", "navigate")
+        && says(headers, "sec-fetch-dest", "document");
+    is_of_another_origin(headers) && !follows_link
+}
+
+/// The browser's own word, which it does not give for every request: not for sockets, nor to other machines without TLS.
+fn is_of_another_origin(headers: &HeaderMap) -> bool {
+    says(headers, "sec-fetch-site", "cross-site") || says(headers, "sec-fetch-site", "same-site")
+}
+
+fn says(headers: &HeaderMap, name: &str, what: &str) -> bool {
+    headers.get(name).is_some_and(|value| value == what)
 }
 
 #[cfg(test)]
@@ -167,6 +187,15 @@ mod tests {
     }
 
     #[test]
+    fn a_host_followed_by_something_that_is_no_port_was_taken_for_ours() {
+        for host in ["localhost:evil.example", "localhost:1 /", "a b@localhost", "[::1]:x", "127.0.0.1:80:80", "::1:80"]
+        {
+            assert!(matches!(check(&door(), &[("host", host)]), Err(Unwanted::Host(_))), "{host}");
+        }
+        assert_eq!(check(&door(), &[("host", "Fixed.Example:81")]), Ok(None));
+    }
+
+    #[test]
     fn an_origin_is_ours_or_allowed() {
         let with = |host: &str, origin: &str| check(&door(), &[("host", host), ("origin", origin)]);
         assert_eq!(with("127.0.0.1:2468", "http://127.0.0.1:2468"), Ok(None));
@@ -188,6 +217,16 @@ mod tests {
         for origin in foreign {
             assert!(matches!(with("127.0.0.1:2468", origin), Err(Unwanted::Origin(_))), "{origin}");
         }
+    }
+
+    #[test]
+    fn a_page_whose_origin_differs_in_nothing_but_the_scheme_is_foreign() {
+        let with_tls = door().with_tls(true);
+        assert!(check(&with_tls, &[("host", "box.example"), ("origin", "http://box.example")]).is_err());
+        assert_eq!(check(&with_tls, &[("host", "box.example"), ("origin", "https://box.example")]), Ok(None));
+        let by_proxy = |site| [("host", "box.example"), ("origin", "http://box.example"), ("sec-fetch-site", site)];
+        assert!(check(&door(), &by_proxy("cross-site")).is_err());
+        assert_eq!(check(&door(), &by_proxy("same-origin")), Ok(None));
     }
 
     #[test]

@@ -114,7 +114,7 @@ impl Access {
             tokens: (!settings.no_token).then(|| RwLock::new(tokens)),
             tickets: Tickets::default(),
             failures: Failures::new(settings.limits.max_failed_auth_per_minute),
-            door: Door::new(&settings.allow_hosts, &settings.allow_origins),
+            door: Door::new(&settings.allow_hosts, &settings.allow_origins).with_tls(settings.tls.is_some()),
         }
     }
 

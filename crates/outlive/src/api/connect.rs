@@ -107,7 +107,7 @@ pub(super) fn begin(log: &Arc<Log>, start: Start, flow: Flow) -> Answer<Cursor> 
     Ok(cursor)
 }
 
-fn parse_start(from: Option<&str>, tail: Option<u64>) -> Answer<Start> {
+pub(super) fn parse_start(from: Option<&str>, tail: Option<u64>) -> Answer<Start> {
     match (from, tail) {
         (Some(text), _) => text.parse().map(Start::At).map_err(|_| {
             Problem::bad_request("invalid_query", "invalid query: from must be an offset")
@@ -121,7 +121,7 @@ fn parse_start(from: Option<&str>, tail: Option<u64>) -> Answer<Start> {
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-enum ClientFrame {
+pub(super) enum ClientFrame {
     Input { data: String, encoding: Option<String> },
     Resize { cols: u16, rows: u16 },
     Signal { signal: SignalName },

@@ -72,7 +72,7 @@ pub(super) async fn events(
     Ok(sse::answer(events))
 }
 
-fn parse_id(id: &str) -> Answer<(String, u64)> {
+pub(super) fn parse_id(id: &str) -> Answer<(String, u64)> {
     let parsed = id.split_once('-').and_then(|(epoch, number)| Some((epoch.to_owned(), number.parse().ok()?)));
     parsed.ok_or_else(|| {
         Problem::bad_request("invalid_last_event_id", "invalid request: an event id looks like EPOCH-SEQUENCE")

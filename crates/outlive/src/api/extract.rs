@@ -141,7 +141,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
             let text = rejection.body_text();
             let reason = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
             let (field, why) = reason.split_once(": ").unwrap_or(("", reason));
-            let problem = Problem::bad_request("invalid_query", format!("invalid query: {reason}")).with_field(field);
+            let problem =
+                Problem::bad_request("invalid_query", format!("invalid query: {}", quote(reason))).with_field(field);
             let got = query_value(parts.uri.query().unwrap_or(""), field);
             problem.with_expected(why, got)
         })
@@ -162,6 +163,21 @@ mod tests {
     struct Thing {
         name: String,
         size: Option<u16>,
+        #[serde(default)]
+        sizes: std::collections::BTreeMap<String, u16>,
+    }
+
+    #[test]
+    fn an_answer_repeated_what_was_sent_at_length() {
+        let long = "x".repeat(10_000);
+        let bodies = [
+            format!(r#"{{"name":"a","sizes":{{"{long}":70000}}}}"#),
+            format!(r#"{{"name":"a","size":", expected {long}"}}"#),
+        ];
+        for body in bodies {
+            let answer = serde_json::to_string(&parse::<Thing>(body.as_bytes()).unwrap_err()).unwrap();
+            assert!(answer.len() < 2_000, "{} bytes", answer.len());
+        }
     }
 
     #[test]

@@ -138,7 +138,7 @@ impl Drop for Audit {
 }
 
 /// What the request shows. The header is stronger than the query.
-fn credential(parts: &Parts, needs: Needs) -> Option<Credential> {
+pub(super) fn credential(parts: &Parts, needs: Needs) -> Option<Credential> {
     let header = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     if let Some(token) = header.and_then(bearer) {
         return Some(Credential::Token(token.to_owned()));

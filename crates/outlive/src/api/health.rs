@@ -50,7 +50,7 @@ pub(super) async fn health(State(app): State<App>) -> (StatusCode, Json<Health>)
 }
 
 /// For probes, which have no token: 200 while it can start processes. Tells nothing else.
-#[utoipa::path(get, path = "/healthz", responses((status = 200, content_type = "text/plain"), (status = 503)))]
+#[utoipa::path(get, path = "/healthz", responses((status = 200, content_type = "text/plain"), (status = 503, content_type = "text/plain")))]
 pub(super) async fn healthz(State(app): State<App>) -> (StatusCode, &'static str) {
     if app.core.holder_is_gone() { (StatusCode::SERVICE_UNAVAILABLE, "degraded\n") } else { (StatusCode::OK, "ok\n") }
 }
@@ -61,7 +61,8 @@ pub(super) struct Upgraded {
 }
 
 /// Replace server and holder by the binary on disk; processes and connections waiting to be accepted are kept.
-#[utoipa::path(post, path = "/v1/upgrade", responses((status = 200, body = Upgraded), (status = 409, body = Problem)))]
+#[utoipa::path(post, path = "/v1/upgrade", responses(
+    (status = 200, body = Upgraded), (status = 409, body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn upgrade(State(app): State<App>) -> Answer<Json<Upgraded>> {
     let mut notice = app.core.notice();
     let before = notice.borrow().upgrades;

@@ -56,7 +56,7 @@ pub(super) async fn restart(
 
 /// TERM to the whole tree, KILL after the grace time.
 #[utoipa::path(post, path = "/v1/processes/{id}/stop", params(("id" = String, Path), EndQuery), responses(
-    (status = 200, body = ProcessInfo), (status = "4XX", body = Problem)))]
+    (status = 200, body = ProcessInfo), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn stop(
     State(app): State<App>,
     Path(id): Path<String>,
@@ -70,7 +70,7 @@ pub(super) async fn stop(
 
 /// KILL to the whole tree.
 #[utoipa::path(post, path = "/v1/processes/{id}/kill", params(("id" = String, Path), EndQuery), responses(
-    (status = 200, body = ProcessInfo), (status = "4XX", body = Problem)))]
+    (status = 200, body = ProcessInfo), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn kill(
     State(app): State<App>,
     Path(id): Path<String>,
@@ -106,7 +106,7 @@ impl SignalName {
 
 /// Send a signal to the whole tree.
 #[utoipa::path(post, path = "/v1/processes/{id}/signal", params(("id" = String, Path)), request_body = SignalRequest, responses(
-    (status = 200, body = ProcessInfo), (status = "4XX", body = Problem)))]
+    (status = 200, body = ProcessInfo), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn signal(
     State(app): State<App>,
     Path(id): Path<String>,

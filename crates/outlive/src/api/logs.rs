@@ -86,7 +86,7 @@ fn to_wire(entry: &Entry) -> LogEntry {
     }
 }
 
-fn last_event_id(headers: &HeaderMap) -> Answer<u64> {
+pub(super) fn last_event_id(headers: &HeaderMap) -> Answer<u64> {
     let Some(value) = headers.get("last-event-id") else { return Ok(0) };
     value.to_str().ok().and_then(|text| text.trim().parse().ok()).ok_or_else(|| {
         Problem::bad_request("invalid_last_event_id", "invalid request: Last-Event-ID must be a positive integer")
@@ -97,7 +97,7 @@ fn last_event_id(headers: &HeaderMap) -> Answer<u64> {
 
 /// Read or follow the log of a process.
 #[utoipa::path(get, path = "/v1/processes/{id}/logs", params(("id" = String, Path), LogsQuery), responses(
-    (status = 200, body = LogList), (status = "4XX", body = Problem)))]
+    (status = 200, content((LogList = "application/json"), (String = "text/event-stream"))), (status = "4XX", body = Problem)))]
 pub(super) async fn logs(
     State(app): State<App>,
     Path(id): Path<String>,

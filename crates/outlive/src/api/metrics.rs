@@ -86,7 +86,7 @@ impl Metrics {
 }
 
 /// Metrics in the text format of Prometheus.
-#[utoipa::path(get, path = "/metrics", responses((status = 200, content_type = "text/plain")))]
+#[utoipa::path(get, path = "/metrics", responses((status = 200, content_type = "application/openmetrics-text")))]
 pub(super) async fn metrics(State(app): State<App>) -> Response {
     let counts = app.core.counts();
     let metrics = &app.metrics;

@@ -8,10 +8,13 @@ mod connect;
 mod docs;
 mod events;
 mod extract;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod guard;
 mod health;
 mod input;
 mod lifecycle;
+mod linger;
 mod logs;
 mod metrics;
 mod observe;
@@ -32,8 +35,9 @@ use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use utoipa::OpenApi;
-use utoipa::openapi::path::PathItem;
+use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{Content, Ref, RefOr, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -111,6 +115,7 @@ pub(crate) fn openapi() -> String {
         let (_, mut part) = group.split_for_parts();
         for item in part.paths.paths.values_mut() {
             needed_by(needs, item);
+            operations(item).for_each(refused_by);
         }
         document.merge(part);
     }
@@ -128,7 +133,33 @@ fn needed_by(needs: Option<Needs>, item: &mut PathItem) {
         Some(Needs::Scope(scope)) => scope,
     };
     let security = SecurityRequirement::new("token", [scope.name()]);
-    let operations = [
+    for operation in operations(item) {
+        operation.security = Some(vec![security.clone()]);
+    }
+}
+
+/// Writes into the document how an operation refuses: in a content type of its own; and whatever it does itself, what
+/// stands before it refuses too (the door, the guard, the limits of a body).
+fn refused_by(operation: &mut Operation) {
+    const PROBLEM: &str = "application/problem+json";
+    let schema = || RefOr::Ref(Ref::from_schema_name("Problem"));
+    let all = &mut operation.responses.responses;
+    for response in all.values_mut() {
+        let RefOr::T(response) = response else { continue };
+        let is_problem =
+            |content: &RefOr<Content>| matches!(content, RefOr::T(content) if content.schema == Some(schema()));
+        if response.content.get("application/json").is_some_and(is_problem)
+            && let Some(content) = response.content.swap_remove("application/json")
+        {
+            response.content.insert(PROBLEM.to_owned(), content);
+        }
+    }
+    all.entry("4XX".to_owned())
+        .or_insert_with(|| ResponseBuilder::new().content(PROBLEM, Content::new(Some(schema()))).build().into());
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    let all = [
         &mut item.get,
         &mut item.put,
         &mut item.post,
@@ -137,9 +168,7 @@ fn needed_by(needs: Option<Needs>, item: &mut PathItem) {
         &mut item.head,
         &mut item.patch,
     ];
-    for operation in operations.into_iter().flatten() {
-        operation.security = Some(vec![security.clone()]);
-    }
+    all.into_iter().flatten()
 }
 
 pub(crate) fn router(app: App) -> Router {
@@ -161,6 +190,7 @@ pub(crate) fn router(app: App) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(most))
         .layer(middleware::from_fn_with_state(app.clone(), guard::door))
+        .layer(middleware::from_fn(linger::linger))
         .layer(middleware::from_fn_with_state(app.clone(), count))
         .with_state(app)
 }

@@ -74,12 +74,14 @@ impl Problem {
     }
 
     pub(crate) fn with_field(mut self, field: impl Into<String>) -> Self {
-        self.field = Some(field.into()).filter(|field: &String| !field.is_empty() && field != ".");
+        let field = quote(&field.into());
+        self.field = (!field.is_empty() && field != ".").then_some(field);
         self
     }
 
     pub(crate) fn with_expected(mut self, expected: impl Into<String>, got: impl Into<String>) -> Self {
-        self.expected = Some(expected.into());
+        // Quoted too: what a parser expected may repeat what it got.
+        self.expected = Some(quote(&expected.into()));
         self.got = Some(quote(&got.into()));
         self
     }

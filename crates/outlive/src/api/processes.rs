@@ -158,7 +158,7 @@ pub(super) struct DeleteQuery {
 
 /// Remove the record and log of a process that has ended.
 #[utoipa::path(delete, path = "/v1/processes/{id}", params(("id" = String, Path), DeleteQuery), responses(
-    (status = 204), (status = 404, body = Problem), (status = 409, body = Problem)))]
+    (status = 204), (status = 404, body = Problem), (status = 409, body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn delete(
     State(app): State<App>,
     Path(id): Path<String>,

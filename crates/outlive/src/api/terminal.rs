@@ -63,7 +63,7 @@ pub(super) async fn terminal(
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-enum ClientFrame {
+pub(super) enum ClientFrame {
     Input { data: String, encoding: Option<String> },
     Resize { cols: u16, rows: u16 },
     Close,

@@ -104,7 +104,7 @@ pub(super) async fn issue(State(app): State<App>, Body(request): Body<TokenReque
 
 /// Revoke a token that was given out. What is open by it stays open until it ends.
 #[utoipa::path(delete, path = "/v1/tokens/{name}", params(("name" = String, Path)), responses(
-    (status = 204), (status = "4XX", body = Problem)))]
+    (status = 204), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn revoke(State(app): State<App>, Path(name): Path<String>) -> Answer<StatusCode> {
     if !app.access.revoke(&name) {
         return Err(Error::NotFound { resource: "issued token", id: name }.into());

@@ -63,7 +63,7 @@ pub(super) struct WaitResponse {
 }
 
 impl WaitRequest {
-    fn condition(self) -> Answer<WaitFor> {
+    pub(super) fn condition(self) -> Answer<WaitFor> {
         let missing = |field: &'static str, what: &str| {
             Problem::bad_request("missing_value", format!("invalid request: {field} is needed to wait for this"))
                 .with_field(field)

@@ -126,7 +126,7 @@ impl Events {
     }
 }
 
-fn describe(name: &str, data: &Value) -> String {
+pub(crate) fn describe(name: &str, data: &Value) -> String {
     let process = Process::of(data["process"].clone()).unwrap_or_default();
     let what = name.strip_prefix("process.").unwrap_or(name);
     let more = match (what, data["reason"].as_str()) {

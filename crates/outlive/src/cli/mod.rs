@@ -25,7 +25,7 @@
 
 mod attach;
 mod config;
-mod events;
+pub(crate) mod events;
 mod exit;
 mod failure;
 mod input;
@@ -49,7 +49,7 @@ mod terminal;
 mod text;
 mod upgrade;
 mod wait;
-mod wire;
+pub(crate) mod wire;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -20,7 +20,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 use tower::Service;
 
-use super::connections::{Connections, Place};
+use super::connections::{Connections, Heard, Place};
 use super::tls::Tls;
 use crate::peer::Peer;
 use crate::settings::Limits;
@@ -99,8 +99,12 @@ fn begin(line: Line, shared: &Arc<Shared>) {
         Line::Unix(_, Peer::Unix { uid, .. }) if !shared.uids.contains(&uid) => {
             turn_away(&line, "403 Forbidden", "user_not_allowed", "this user may not use this socket");
         }
-        Line::Unix(stream, peer) => drop(tokio::spawn(async move { speak(stream, peer, place, &shared).await })),
+        Line::Unix(stream, peer) => {
+            let stream = Heard::new(stream, Arc::clone(&place));
+            tokio::spawn(async move { speak(stream, peer, place, &shared).await });
+        }
         Line::Tcp(stream, peer) => {
+            let stream = Heard::new(stream, Arc::clone(&place));
             tokio::spawn(async move {
                 let Some(tls) = shared.tls.clone() else { return speak(stream, peer, place, &shared).await };
                 let hello = tokio::select! {

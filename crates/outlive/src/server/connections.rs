@@ -1,12 +1,18 @@
 //! How many may be connected, and who has to go when there are too many.
 //!
-//! A connection is a *stranger* until it has shown a token (or whatever lets it in). Strangers are few, short-lived, and
-//! the oldest goes when another comes: whoever opens thousands of connections and says nothing throws out only himself.
+//! A connection is a *stranger* until it has shown a token (or whatever lets it in). Strangers are few and short-lived, and
+//! when another one comes, the one goes for which we have waited longest: whoever opens thousands of connections and
+//! says nothing throws out only himself. Somebody whose request has arrived, but whose turn has not come yet, is not
+//! waited for.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 
 use crate::settings::Limits;
@@ -21,9 +27,15 @@ pub(crate) struct Connections {
 struct Inner {
     last: u64,
     known: usize,
-    /// In the order in which they came.
-    strangers: BTreeMap<u64, Arc<Notify>>,
+    /// Strangers for which we do not wait (yet).
+    unheard: usize,
+    /// Strangers for which we wait, in the order in which that began.
+    awaited: BTreeMap<u64, Arc<Notify>>,
 }
+
+/// A crowd that comes all at once is let in this many times over before newcomers are turned away: as long as nothing was
+/// read from them, they cost little.
+const CROWD: usize = 8;
 
 impl Connections {
     pub(super) fn new(limits: &Limits) -> Arc<Self> {
@@ -35,22 +47,25 @@ impl Connections {
         })
     }
 
-    /// A place for a newcomer, maybe at the cost of the oldest stranger; `None` if all are taken by who is known.
+    /// A place for a newcomer, maybe at the cost of a stranger; `None` if there is none.
     pub(super) fn enter(self: &Arc<Self>) -> Option<Arc<Place>> {
         let mut inner = self.lock();
-        if inner.known >= self.most {
-            return None;
+        let room = self.most_strangers.min(self.most.saturating_sub(inner.known));
+        while inner.unheard + inner.awaited.len() >= room {
+            match inner.awaited.pop_first() {
+                Some((_, leave)) => leave.notify_one(),
+                None if inner.unheard >= room.saturating_mul(CROWD) => return None,
+                None => break,
+            }
         }
-        let room = self.most_strangers.min(self.most - inner.known);
-        while inner.strangers.len() >= room {
-            let (_, leave) = inner.strangers.pop_first()?;
-            leave.notify_one();
-        }
-        inner.last += 1;
+        inner.unheard += 1;
         let leave = Arc::new(Notify::new());
-        let number = inner.last;
-        inner.strangers.insert(number, Arc::clone(&leave));
-        Some(Arc::new(Place { all: Arc::clone(self), number, leave, known: AtomicBool::new(false) }))
+        Some(Arc::new(Place {
+            all: Arc::clone(self),
+            leave,
+            state: Mutex::new(State::Unheard),
+            known: AtomicBool::new(false),
+        }))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
@@ -61,9 +76,18 @@ impl Connections {
 /// One connection's place; given back when it is dropped.
 pub(crate) struct Place {
     all: Arc<Connections>,
-    number: u64,
     leave: Arc<Notify>,
+    state: Mutex<State>,
+    /// `State::Known`, without a lock: this is asked with every request.
     known: AtomicBool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Unheard,
+    /// With its number in the line.
+    Awaited(u64),
+    Known,
 }
 
 impl Place {
@@ -72,12 +96,38 @@ impl Place {
         if self.known.load(Relaxed) {
             return;
         }
+        self.change(State::Known);
+    }
+
+    /// It has sent nothing that we could read.
+    fn is_awaited(&self) {
+        self.change(State::Awaited(0));
+    }
+
+    fn change(&self, to: State) {
         let mut inner = self.all.lock();
-        // One that was thrown out a moment ago counts no more.
-        if inner.strangers.remove(&self.number).is_some() {
-            inner.known += 1;
-            self.known.store(true, Relaxed);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match (*state, to) {
+            (State::Unheard, State::Awaited(_)) => {
+                inner.last += 1;
+                let number = inner.last;
+                inner.unheard -= 1;
+                inner.awaited.insert(number, Arc::clone(&self.leave));
+                *state = State::Awaited(number);
+            }
+            (State::Unheard, State::Known) => {
+                inner.unheard -= 1;
+                inner.known += 1;
+                *state = State::Known;
+            }
+            // One that was thrown out a moment ago counts no more.
+            (State::Awaited(number), State::Known) if inner.awaited.remove(&number).is_some() => {
+                inner.known += 1;
+                *state = State::Known;
+            }
+            _ => {}
         }
+        self.known.store(*state == State::Known, Relaxed);
     }
 
     pub(super) fn is_known(&self) -> bool {
@@ -93,11 +143,61 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut inner = self.all.lock();
-        if *self.known.get_mut() {
-            inner.known -= 1;
-        } else {
-            inner.strangers.remove(&self.number);
+        match *self.state.get_mut().unwrap_or_else(PoisonError::into_inner) {
+            State::Unheard => inner.unheard -= 1,
+            State::Awaited(number) => drop(inner.awaited.remove(&number)),
+            State::Known => inner.known -= 1,
         }
+    }
+}
+
+/// A connection that tells its place when it makes us wait.
+pub(super) struct Heard<T> {
+    line: T,
+    place: Arc<Place>,
+    told: bool,
+}
+
+impl<T> Heard<T> {
+    pub(super) fn new(line: T, place: Arc<Place>) -> Self {
+        Self { line, place, told: false }
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Heard<T> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, room: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.line).poll_read(context, room);
+        if read.is_pending() && !self.told {
+            self.told = true;
+            self.place.is_awaited();
+        }
+        read
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Heard<T> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.line).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.line).poll_write_vectored(context, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.line.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.line).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.line).poll_shutdown(context)
     }
 }
 
@@ -115,10 +215,23 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_stranger_makes_room() {
+    fn who_keeps_us_waiting_longest_makes_room() {
         let all = connections(10, 2);
-        let places: Vec<_> = (0..3).map(|_| all.enter().unwrap()).collect();
-        assert_eq!(places.iter().map(|place| has_to_leave(place)).collect::<Vec<_>>(), [true, false, false]);
+        let places: Vec<_> = (0..2).map(|_| all.enter().unwrap()).collect();
+        places[1].is_awaited();
+        places[0].is_awaited();
+        let third = all.enter().unwrap();
+        assert_eq!([&places[0], &places[1], &third].map(|place| has_to_leave(place)), [false, true, false]);
+    }
+
+    #[test]
+    fn who_has_not_had_a_turn_does_not_have_to_go() {
+        let all = connections(100, 2);
+        let places: Vec<_> = (0..2 * CROWD).map(|_| all.enter().unwrap()).collect();
+        assert!(places.iter().all(|place| !has_to_leave(place)));
+        assert!(all.enter().is_none(), "a crowd has an end too");
+        drop(places);
+        assert!(all.enter().is_some());
     }
 
     #[test]
@@ -127,6 +240,7 @@ mod tests {
         let first = all.enter().unwrap();
         first.make_known();
         let second = all.enter().unwrap();
+        second.is_awaited();
         let third = all.enter().unwrap();
         assert_eq!([&first, &second, &third].map(|place| has_to_leave(place)), [false, true, false]);
         third.make_known();

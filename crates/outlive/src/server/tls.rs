@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -34,7 +34,7 @@ impl Tls {
         }
     }
 
-    pub(super) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    pub(super) async fn accept<T: AsyncRead + AsyncWrite + Unpin>(&self, stream: T) -> io::Result<TlsStream<T>> {
         let config = Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner));
         TlsAcceptor::from(config).accept(stream).await
     }

@@ -77,8 +77,9 @@ impl Position {
         let known = usize::try_from(self.repeated).unwrap_or(usize::MAX).min(count);
         self.repeated -= known as u64;
         let new = (count - known) as u64;
-        self.next = Some(self.next.unwrap_or(0) + new);
-        self.unprinted += new;
+        // Saturating: a server may say that it begins at any offset.
+        self.next = Some(self.next.unwrap_or(0).saturating_add(new));
+        self.unprinted = self.unprinted.saturating_add(new);
         known
     }
 
@@ -98,7 +99,7 @@ impl Position {
 
     /// The offset to acknowledge, if enough has come together.
     pub(crate) fn acknowledge_much(&mut self) -> Option<u64> {
-        let enough = self.printed_to() >= self.acknowledged + ACKNOWLEDGE_EVERY;
+        let enough = self.printed_to() >= self.acknowledged.saturating_add(ACKNOWLEDGE_EVERY);
         if enough { self.acknowledge_all() } else { None }
     }
 
@@ -123,6 +124,15 @@ mod tests {
         assert_eq!(position.ready(500), None);
         assert_eq!(position.arrived(10), 0);
         assert_eq!(position.next(), Some(510));
+    }
+
+    #[test]
+    fn a_made_up_offset_overflowed() {
+        let mut position = Position::default();
+        position.ready(u64::MAX);
+        assert_eq!(position.arrived(10), 0);
+        position.printed(10);
+        assert_eq!((position.next(), position.acknowledge_much()), (Some(u64::MAX), None));
     }
 
     #[test]

@@ -201,7 +201,7 @@ async fn send_all(
     }
 }
 
-fn understand(message: Message) -> Frame {
+pub(crate) fn understand(message: Message) -> Frame {
     match message {
         Message::Binary(bytes) => Frame::Bytes(bytes),
         Message::Text(text) => match serde_json::from_str(&text) {

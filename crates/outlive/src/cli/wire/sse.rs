@@ -1,5 +1,9 @@
 //! Server-sent events out of a body that comes in pieces.
 
+/// Most bytes of one line, and of the data of one event. What is longer is cut, and then makes no sense: a server
+/// that never ends a line must not fill our memory.
+const MOST_BYTES: usize = 16 << 20;
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) id: Option<String>,
@@ -27,7 +31,8 @@ impl Parser {
                         found(event);
                     }
                 }
-                other => self.line.push(*other),
+                other if self.line.len() < MOST_BYTES => self.line.push(*other),
+                _ => {}
             }
         }
     }
@@ -42,7 +47,7 @@ impl Parser {
         match field {
             "id" => self.event.id = Some(value.to_owned()),
             "event" => value.clone_into(&mut self.event.name),
-            "data" => {
+            "data" if self.event.data.len() + value.len() < MOST_BYTES => {
                 if std::mem::replace(&mut self.has_data, true) {
                     self.event.data.push('\n');
                 }
@@ -67,6 +72,22 @@ mod tests {
             parser.feed(chunk, |event| all.push(event));
         }
         all
+    }
+
+    #[test]
+    fn a_line_or_an_event_without_end_filled_the_memory() {
+        let mut parser = Parser::default();
+        let piece = vec![b'x'; 1 << 20];
+        for _ in 0..20 {
+            parser.feed(&piece, |_| {});
+        }
+        assert_eq!(parser.line.len(), MOST_BYTES);
+        let mut parser = Parser::default();
+        let line = [b"data: ", piece.as_slice(), b"\n"].concat();
+        for _ in 0..20 {
+            parser.feed(&line, |_| {});
+        }
+        assert!(parser.event.data.len() <= MOST_BYTES);
     }
 
     #[test]

@@ -1,0 +1,14 @@
+// Waiting for a fact that has no event of its own.
+
+const LIMIT_MS = 10_000;
+const PAUSE_MS = 20;
+
+export async function until(what, fact) {
+  const end = Date.now() + LIMIT_MS;
+  for (;;) {
+    const value = await fact();
+    if (value) return value;
+    if (Date.now() > end) throw new Error(`waited ${LIMIT_MS} ms in vain: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+  }
+}
