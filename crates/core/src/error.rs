@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(code(SpawnStage::Cwd, 2), "cwd_not_found");
         assert_eq!(code(SpawnStage::Cwd, 13), "cwd_not_accessible");
         assert_eq!(code(SpawnStage::Identity, 1), "user_not_permitted");
-        assert_eq!(code(SpawnStage::Clone, 11), "spawn_failed");
+        assert_eq!(code(SpawnStage::Clone, 11), "processes_exhausted");
         assert_eq!(code(SpawnStage::Prepare, 24), "descriptors_exhausted");
         assert_eq!(code(SpawnStage::Stuck, 110), "spawn_stuck");
     }

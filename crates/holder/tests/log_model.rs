@@ -334,11 +334,11 @@ impl World {
 
     fn read(&mut self, index: usize, most: usize) -> usize {
         let Some(reader) = self.readers.get_mut(index) else { return 0 };
-        let mut room = vec![0u8; most];
-        match self.reader.read_at(reader.offset, &mut room) {
+        let mut room = Vec::new();
+        match self.reader.read_at(reader.offset, most, &mut room) {
             Ok(count) => {
                 let at = reader.offset as usize;
-                assert!(room[..count] == self.bytes[at..at + count], "wrong bytes at {at}");
+                assert!(room == self.bytes[at..at + count], "wrong bytes at {at}");
                 assert!(count > 0 || reader.offset == self.bytes.len() as u64, "nothing to read before the head");
                 reader.offset += count as u64;
                 count
@@ -531,10 +531,12 @@ impl Shared {
 }
 
 /// Checks the bytes of `offset..`; returns where the reader goes on, and whether that was a gap.
-fn step(log: &LogReader, offset: u64, room: &mut [u8]) -> (u64, bool) {
-    match log.read_at(offset, room) {
+fn step(log: &LogReader, offset: u64, most: usize) -> (u64, bool) {
+    let mut bytes = Vec::new();
+    match log.read_at(offset, most, &mut bytes) {
         Ok(count) => {
-            for (at, byte) in (offset..).zip(&room[..count]) {
+            assert_eq!(count, bytes.len());
+            for (at, byte) in (offset..).zip(&bytes) {
                 assert_eq!(*byte, pattern(at), "torn read at {at}");
             }
             // Marks that are seen beside the bytes must agree with them, too.
@@ -569,10 +571,9 @@ fn lossless(shared: &Shared, lag: u64, piece: usize) -> u64 {
     assert!(log.take_hold(token, 0, false).is_some());
     let mut offset = log.tail();
     assert_eq!(offset, 0, "the writer waits for its readers");
-    let mut room = vec![0u8; piece];
     loop {
         let over = shared.over.load(SeqCst);
-        let (next, gap) = step(&log, offset, &mut room);
+        let (next, gap) = step(&log, offset, piece);
         assert!(!gap, "held bytes are gone: {offset}..{next}");
         if next == offset {
             if over {
@@ -592,8 +593,8 @@ fn lossless(shared: &Shared, lag: u64, piece: usize) -> u64 {
 
 /// Comes and goes: each time it takes a hold at the head, reads on for a moment, and frees or leaves it.
 fn hopping(shared: &Shared, dies: bool) -> u64 {
+    const PIECE: usize = 10_000;
     let log = shared.reader();
-    let mut room = vec![0u8; 10_000];
     let mut hops = 0;
     while !shared.over.load(SeqCst) {
         let token = shared.token();
@@ -605,7 +606,7 @@ fn hopping(shared: &Shared, dies: bool) -> u64 {
         }
         let mut offset = wanted.max(log.tail());
         for _ in 0..3 {
-            let (next, gap) = step(&log, offset, &mut room);
+            let (next, gap) = step(&log, offset, PIECE);
             assert!(!gap, "held bytes are gone: {offset}..{next}");
             offset = next;
             assert!(
@@ -625,7 +626,7 @@ fn hopping(shared: &Shared, dies: bool) -> u64 {
             if log.take_hold(heir, offset, true).expect("there are free slots") {
                 shared.resumed.ring();
             }
-            let (_, gap) = step(&log, offset, &mut room);
+            let (_, gap) = step(&log, offset, PIECE);
             assert!(!gap, "left bytes are gone");
             if log.free_hold(heir) {
                 shared.resumed.ring();
@@ -641,11 +642,10 @@ fn hopping(shared: &Shared, dies: bool) -> u64 {
 /// Reads as it likes and is told what it missed.
 fn live(shared: &Shared, piece: usize) -> (u64, u64) {
     let log = shared.reader();
-    let mut room = vec![0u8; piece];
     let (mut offset, mut read, mut missed) = (0, 0, 0);
     loop {
         let over = shared.over.load(SeqCst);
-        let (next, gap) = step(&log, offset, &mut room);
+        let (next, gap) = step(&log, offset, piece);
         if next == offset {
             if over {
                 assert_eq!(read + missed, offset, "every byte was given or announced as gone");

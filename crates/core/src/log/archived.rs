@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use outlive_holder::log::{Exit, Gone, LogReader, Mark, Stream, find_mark};
+use rustix::buffer::spare_capacity;
 use rustix::fs::{FallocateFlags, fallocate};
 use serde::{Deserialize, Serialize};
 
@@ -88,9 +89,9 @@ impl Place {
         let mut offset = self.tail;
         while offset < self.head {
             let left = usize::try_from(self.head - offset).unwrap_or(COPY_BYTES);
-            piece.resize(left.min(COPY_BYTES), 0);
-            let got = ring.read_at(offset, &mut piece).map_err(|_| changed())?;
-            write(&piece[..got], at)?;
+            piece.clear();
+            let got = ring.read_at(offset, left.min(COPY_BYTES), &mut piece).map_err(|_| changed())?;
+            write(&piece, at)?;
             at += got as u64;
             offset += got as u64;
         }
@@ -156,7 +157,7 @@ impl ArchivedLog {
         find_mark(self.marks(), offset, |number| self.mark(number))
     }
 
-    pub(super) fn read_at(&self, offset: u64, room: &mut [u8]) -> Result<usize, Gone> {
+    pub(super) fn read_at(&self, offset: u64, most: usize, out: &mut Vec<u8>) -> Result<usize, Gone> {
         let Place { tail, head, .. } = self.place;
         if offset >= head {
             return Ok(0);
@@ -164,10 +165,16 @@ impl ArchivedLog {
         if offset < tail {
             return Err(Gone { oldest: tail });
         }
-        let wanted = room.len().min(usize::try_from(head - offset).unwrap_or(usize::MAX));
+        let wanted = most.min(usize::try_from(head - offset).unwrap_or(usize::MAX));
         let at = self.place.bytes_at() + (offset - tail);
-        match rustix::io::pread(&*self.segment, &mut room[..wanted], at) {
-            Ok(got) if got > 0 || wanted == 0 => Ok(got),
+        let start = out.len();
+        out.reserve_exact(wanted);
+        match rustix::io::pread(&*self.segment, spare_capacity(out), at) {
+            Ok(got) if got > 0 || wanted == 0 => {
+                // The room may be larger than what was reserved.
+                out.truncate(start + got.min(wanted));
+                Ok(got.min(wanted))
+            }
             _ => Err(Gone { oldest: offset + 1 }),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use outlive_holder::log::hold::Token;
 use outlive_holder::log::{Exit, Gone, Stream};
 
@@ -253,11 +253,10 @@ impl Cursor {
             return Ok(None);
         }
         let wanted = usize::try_from(end - offset).unwrap_or(usize::MAX).min(most);
-        let mut room = BytesMut::zeroed(wanted);
-        let got = self.log.source.read_at(offset, &mut room)?;
-        room.truncate(got);
+        let mut bytes = Vec::new();
+        let got = self.log.source.read_at(offset, wanted, &mut bytes)?;
         self.offset += got as u64;
-        Ok(Some(Item::Bytes { offset, stream, bytes: room.freeze() }))
+        Ok(Some(Item::Bytes { offset, stream, bytes: bytes.into() }))
     }
 
     /// The stream at the cursor, and how far bytes of the same stream go on.

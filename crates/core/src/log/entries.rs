@@ -1,6 +1,6 @@
 //! The log as numbered entries, one per recorded chunk.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use outlive_holder::log::Stream;
 
 use super::{Log, StreamFilter};
@@ -115,15 +115,13 @@ impl Entries {
 }
 
 fn read(log: &Log, offset: u64, end: u64) -> Option<(u64, Bytes)> {
-    let mut room = BytesMut::zeroed(usize::try_from(end.checked_sub(offset)?).ok()?);
-    let mut filled = 0;
-    while filled < room.len() {
-        let got = log.source.read_at(offset + filled as u64, &mut room[filled..]).ok()?;
+    let wanted = usize::try_from(end.checked_sub(offset)?).ok()?;
+    let mut bytes = Vec::new();
+    while bytes.len() < wanted {
+        let got = log.source.read_at(offset + bytes.len() as u64, wanted - bytes.len(), &mut bytes).ok()?;
         if got == 0 {
             break;
         }
-        filled += got;
     }
-    room.truncate(filled);
-    (filled > 0).then(|| (offset, room.freeze()))
+    (!bytes.is_empty()).then(|| (offset, bytes.into()))
 }

@@ -51,10 +51,11 @@ impl Source {
         }
     }
 
-    pub(super) fn read_at(&self, offset: u64, room: &mut [u8]) -> Result<usize, Gone> {
+    /// Appends at most `most` bytes from `offset` on; `Ok(0)` at the head.
+    pub(super) fn read_at(&self, offset: u64, most: usize, out: &mut Vec<u8>) -> Result<usize, Gone> {
         match self {
-            Self::Ring(ring) => ring.read_at(offset, room),
-            Self::Archived(log) => log.read_at(offset, room),
+            Self::Ring(ring) => ring.read_at(offset, most, out),
+            Self::Archived(log) => log.read_at(offset, most, out),
         }
     }
 

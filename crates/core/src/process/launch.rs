@@ -25,6 +25,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) key: u64,
     pub(crate) generation: u32,
     pub(crate) spec: &'a Spec,
+    /// Lives no longer than its request.
+    pub(crate) is_brief: bool,
     pub(crate) size: Option<Size>,
     pub(crate) log_budget: u64,
     /// Where the log goes on if the holder has none.
@@ -68,6 +70,7 @@ impl Plan<'_> {
             log_input: self.log_end.input_offset,
             memory_bytes: spec.limits.memory_bytes.unwrap_or(0),
             tree_processes: spec.limits.tree_processes.unwrap_or(0),
+            wants_cgroup: !self.is_brief,
             milli_cpus: spec.limits.cpus.map_or(0, |cpus| u64::from(cpus.milli)),
         })
     }

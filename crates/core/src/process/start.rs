@@ -66,6 +66,7 @@ impl Process {
             key: self.key,
             generation: record.generation,
             spec: &record.spec,
+            is_brief: !record.is_kept(),
             size: record.size,
             log_budget: budget,
             log_end,

@@ -22,6 +22,10 @@ impl Holder {
         if protocol != wire::PROTOCOL {
             say(&format!("a server speaks protocol {protocol}, this holder {}", wire::PROTOCOL));
         }
+        // The server is no more precious than a program; it has executed its own by now.
+        if let Some(pid) = self.server(epoch).map(|server| server.pid) {
+            self.inherited.restore_oom_score(pid);
+        }
         let welcome = self.welcome(epoch);
         self.note_to(epoch, Note::Say(ToServer::Welcome(welcome)));
     }

@@ -76,7 +76,7 @@ impl Holder {
             let log = LogWriter::create(spawn.log_budget, reserve, spawn.log_beginning()).map_err(failed)?;
             self.processes.insert(key, Process::new(key, log));
         }
-        let cgroup = self.cgroup_for(key);
+        let cgroup = if spawn.wants_cgroup || spawn.is_confined() { self.cgroup_for(key) } else { None };
         let procs = cgroup.as_deref().and_then(|path| cgroup::procs_fd(path).ok());
         let confined = match (&cgroup, &procs) {
             _ if !spawn.is_confined() => Ok(()),
@@ -140,6 +140,8 @@ impl Holder {
             self.hand_over_launched(key);
             return;
         }
+        // Not before: until its exec it shares our memory, and the kernel would change our own score with it.
+        self.inherited.restore_oom_score(launching.launch.pid);
         process.pid = launching.launch.pid;
         process.generation = launching.generation;
         process.started_at_ms = clock::wall_ms();

@@ -69,6 +69,18 @@ pub(super) fn lower_oom_score() -> Option<CString> {
     CString::new(old.trim()).ok()
 }
 
+/// Signals that this process ignores or handles: children must not inherit that.
+pub(super) fn changed_signals() -> Vec<i32> {
+    let is_changed = |signal: &i32| {
+        // SAFETY: asks only, into a local.
+        unsafe {
+            let mut now: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(*signal, std::ptr::null(), &raw mut now) == 0 && now.sa_sigaction != libc::SIG_DFL
+        }
+    };
+    (1..=64).filter(is_changed).collect()
+}
+
 pub(super) fn current_umask() -> u32 {
     let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     rustix::process::umask(mask);

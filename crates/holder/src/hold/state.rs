@@ -219,6 +219,7 @@ impl Holder {
                     state.open_files.get(1).copied().unwrap_or(4096),
                 ),
                 oom_score: state.oom_score.and_then(|score| CString::new(score).ok()),
+                changed_signals: setup::changed_signals(),
             },
             cgroups: state.settings.use_cgroups.then(Cgroups::probe).flatten(),
             left_cgroups: LeftCgroups::default(),

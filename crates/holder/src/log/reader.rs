@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use std::sync::atomic::fence;
 
+use rustix::buffer::spare_capacity;
+
 use super::hold::{self, Token};
 use super::layout::{
     AT_BLOCKED, AT_EXIT, AT_EXIT_OFFSET, AT_EXITED_AT, AT_GENERATION, AT_HEAD, AT_INPUT, AT_MARK_TAIL, AT_MARKS,
@@ -88,22 +90,27 @@ impl LogReader {
         }
     }
 
-    /// Copies bytes from `offset` on; `Ok(0)` at the head.
-    pub fn read_at(&self, offset: u64, room: &mut [u8]) -> Result<usize, Gone> {
+    /// Appends at most `most` bytes from `offset` on; `Ok(0)` at the head.
+    pub fn read_at(&self, offset: u64, most: usize, out: &mut Vec<u8>) -> Result<usize, Gone> {
         let head = self.head();
         if offset >= head {
             return Ok(0);
         }
         let available = usize::try_from(head - offset).unwrap_or(usize::MAX);
         let position = (offset % self.sizes.capacity) as usize;
-        let wanted = room.len().min(available).min(self.sizes.capacity as usize - position);
+        let wanted = most.min(available).min(self.sizes.capacity as usize - position);
         let at = (self.sizes.data_start() + position) as u64;
         // A sealed memfd cannot be short or fail; if it did, the bytes are as good as gone.
-        let got = rustix::io::pread(&self.file, &mut room[..wanted], at).unwrap_or(0);
+        let start = out.len();
+        out.reserve_exact(wanted);
+        let got = rustix::io::pread(&self.file, spare_capacity(out), at).unwrap_or(0).min(wanted);
+        // The room may be larger than what was reserved.
+        out.truncate(start + got);
         // The copy before the look.
         fence(Acquire);
         let oldest = self.tail();
         if offset < oldest || got == 0 {
+            out.truncate(start);
             return Err(Gone { oldest: oldest.max(offset + u64::from(got == 0)) });
         }
         Ok(got)

@@ -55,8 +55,8 @@ fn set_up(stage: &Stage) -> isize {
     unsafe {
         call(libc::SYS_setsid, 0, 0, 0, 0);
         let default = DefaultAction([0; 4]);
-        for signal in 1..=64usize {
-            call(libc::SYS_rt_sigaction, signal, &raw const default as usize, 0, 8);
+        for signal in &stage.changed_signals {
+            call(libc::SYS_rt_sigaction, *signal as usize, &raw const default as usize, 0, 8);
         }
         if stage.terminal {
             let result = call(libc::SYS_ioctl, stage.stdio[0] as usize, libc::TIOCSCTTY as usize, 0, 0);
@@ -90,7 +90,6 @@ fn set_up(stage: &Stage) -> isize {
                 call(libc::SYS_close, fd, 0, 0, 0);
             }
         }
-        restore_oom_score(stage);
         for limit in &stage.limits {
             let pair = [limit.soft, limit.hard];
             let result = call(libc::SYS_prlimit64, 0, limit.resource as usize, &raw const pair as usize, 0);
@@ -107,21 +106,6 @@ fn set_up(stage: &Stage) -> isize {
         }
     }
     0
-}
-
-unsafe fn restore_oom_score(stage: &Stage) {
-    if stage.oom_score.is_null() {
-        return;
-    }
-    // SAFETY: constant paths and the stage's own string.
-    unsafe {
-        let path = c"/proc/self/oom_score_adj".as_ptr() as usize;
-        let fd = call(libc::SYS_openat, libc::AT_FDCWD as usize, path, libc::O_WRONLY as usize, 0);
-        if fd >= 0 {
-            call(libc::SYS_write, fd as usize, stage.oom_score as usize, stage.oom_score_len, 0);
-            call(libc::SYS_close, fd as usize, 0, 0, 0);
-        }
-    }
 }
 
 fn become_user(stage: &Stage) -> isize {

@@ -22,6 +22,18 @@ pub struct Inherited {
     pub open_files: (u64, u64),
     /// Set only when the holder changed its own.
     pub oom_score: Option<CString>,
+    /// Signals that are not handled as by default here.
+    pub changed_signals: Vec<i32>,
+}
+
+impl Inherited {
+    /// Gives a child that has executed its program the score that we were started with.
+    pub fn restore_oom_score(&self, pid: i32) {
+        if let Some(score) = &self.oom_score {
+            // It may have ended already.
+            let _ = std::fs::write(format!("/proc/{pid}/oom_score_adj"), score.as_bytes());
+        }
+    }
 }
 
 pub(super) struct StageLimit {
@@ -49,8 +61,7 @@ pub(super) struct Stage {
     pub(super) identity: Option<Identity>,
     pub(super) limits: Vec<StageLimit>,
     pub(super) umask: u32,
-    pub(super) oom_score: *const c_char,
-    pub(super) oom_score_len: usize,
+    pub(super) changed_signals: Vec<i32>,
     pub(super) no_new_privileges: bool,
     /// `SpawnStage << 16 | errno` once something failed.
     pub(super) failure: AtomicU32,
@@ -111,8 +122,7 @@ impl Stage {
             identity: None,
             limits: Vec::new(),
             umask: 0o22,
-            oom_score: std::ptr::null(),
-            oom_score_len: 0,
+            changed_signals: Vec::new(),
             no_new_privileges: false,
             failure: AtomicU32::new(0),
             _strings: Vec::new(),
@@ -133,10 +143,6 @@ impl Stage {
         let mut argv = list(&spawn.arguments)?;
         let mut envp = list(&spawn.environment)?;
         let cwd = if spawn.cwd.is_empty() { std::ptr::null() } else { keep(&spawn.cwd)? };
-        let (oom_score, oom_score_len) = match &inherited.oom_score {
-            Some(score) => (keep(score.as_bytes())?, score.as_bytes().len()),
-            None => (std::ptr::null(), 0),
-        };
         argv.push(std::ptr::null());
         let as_script = |program: &*const c_char| {
             [c"sh".as_ptr(), *program].into_iter().chain(argv.iter().skip(1).copied()).collect()
@@ -170,8 +176,7 @@ impl Stage {
             identity: spawn.identity.clone(),
             limits,
             umask: inherited.umask,
-            oom_score,
-            oom_score_len,
+            changed_signals: inherited.changed_signals.clone(),
             no_new_privileges: spawn.no_new_privileges,
             confined: spawn.is_confined(),
             _strings: strings,

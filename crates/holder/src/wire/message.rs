@@ -112,6 +112,9 @@ wire_struct! {
         pub tree_processes: u64,
         /// Thousandths of a processor.
         pub milli_cpus: u64,
+        /// Hold the tree in a cgroup, where there are any. It costs as much as a short program takes; its mark finds a
+        /// tree as well.
+        pub wants_cgroup: bool,
     }
 }
 
@@ -322,6 +325,7 @@ mod tests {
             memory_bytes: 1 << 30,
             tree_processes: 50,
             milli_cpus: 1500,
+            wants_cgroup: true,
         }
     }
 
@@ -349,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_message_of_an_older_peer_lacks_its_last_fields() {
-        let bytes = resized(|bytes| bytes.truncate(bytes.len() - 64));
+        let bytes = resized(|bytes| bytes.truncate(bytes.len() - 65));
         let Some(ToHolder::Spawn(older)) = ToHolder::decode(&bytes) else { panic!("refused") };
         assert_eq!((older.log_budget, older.time_limit_at), (0, 0));
         assert_eq!(older.log_beginning(), Beginning::default());

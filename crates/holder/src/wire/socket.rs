@@ -1,5 +1,6 @@
 //! Packets with descriptors over a Unix socket, non-blocking on both ends.
 
+use std::cell::RefCell;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -18,6 +19,11 @@ const MAX_DESCRIPTORS: usize = 4;
 const IN_MEMFD: u8 = 0xff;
 /// Arguments and environment of a program fit by far; anything larger is a mistake.
 const MAX_MEMFD: u64 = 64 << 20;
+
+thread_local! {
+    /// Where packets arrive: the largest are rare, and clearing room for one each time would cost more than the rest.
+    static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 pub struct Received {
     pub bytes: Vec<u8>,
@@ -64,10 +70,14 @@ impl Socket {
 
     /// `Ok(None)` when the peer is gone, `WouldBlock` when there is nothing.
     pub fn receive(&self) -> io::Result<Option<Received>> {
-        let mut bytes = vec![0; MAX_PACKET];
+        ROOM.with_borrow_mut(|room| self.receive_into(room))
+    }
+
+    fn receive_into(&self, room: &mut Vec<u8>) -> io::Result<Option<Received>> {
+        room.resize(MAX_PACKET, 0);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let message = recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+        let message = recvmsg(&self.0, &mut [IoSliceMut::new(room)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
         let mut descriptors: Vec<OwnedFd> = Vec::new();
         for part in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = part {
@@ -80,7 +90,7 @@ impl Socket {
         if message.bytes == 0 {
             return Ok(None);
         }
-        bytes.truncate(message.bytes);
+        let mut bytes = room[..message.bytes].to_vec();
         if bytes == [IN_MEMFD] && !descriptors.is_empty() {
             bytes = read_sealed(descriptors.remove(0).as_fd())?;
         }

@@ -163,3 +163,18 @@ fn a_program_that_never_reads_delays_nobody_but_its_writer() {
         assert_eq!(writer.join().unwrap().status, 409, "a pending write ends with the process");
     });
 }
+
+/// A child that shares the holder's memory until its exec took the holder's low score away with its own.
+#[test]
+fn the_holder_stays_the_last_that_the_kernel_takes() {
+    let outlive = Outlive::start();
+    let score = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap().trim().to_owned();
+    let outside = score(std::process::id() as i32);
+    let id = outlive.shell("echo up; cat");
+    outlive.wait_output(&id, "up");
+    let child = outlive.info(&id)["pid"].as_i64().unwrap() as i32;
+    assert_eq!((score(child), score(outlive.server_pid())), (outside.clone(), outside));
+    if rustix::process::geteuid().is_root() {
+        assert_eq!(score(outlive.holder_pid()), "-900");
+    }
+}
