@@ -68,11 +68,11 @@ def tame_query(path, query):
         return query
     query = dict(query)
     # A followed log or output has no end.
-    if str(query.get("follow")).lower() == "true":
+    if "true" in str(query.get("follow")).lower():
         query["follow"] = "false"
     # A program that was sent SIGSTOP takes no TERM: the KILL must not be far.
-    if path.endswith(("/stop", "/restart")) and is_number(query.get("graceMs")):
-        query["graceMs"] = min(query["graceMs"], MOST_MS)
+    if path.endswith(("/stop", "/restart")) and str(query.get("graceMs")).isdecimal():
+        query["graceMs"] = min(int(query["graceMs"]), MOST_MS)
     return query
 
 

@@ -42,7 +42,7 @@ usage: cargo xtask COMMAND
 
   test [--quick] [--only STAGE]...   run all checks, or the named stages
   dist                               build the static binary into dist/
-  bench [ARGS...]                    run the benchmarks against a release build
+  bench [ARGS...]                    measure a release build; `bench --help` says how
   openapi                            write openapi.json from the binary
   fuzz [--seconds N] [TARGET]...     feed the parsers with garbage, each target for a minute
 

@@ -11,7 +11,7 @@ mod spawn;
 pub mod tree;
 pub mod wire;
 
-pub use hold::{Initial, Settings, check, hold, say};
+pub use hold::{Initial, Settings, block_signals, check, hold, say};
 
 /// Process keys have at most this many bits, so that one fits into a mark and beside the kind of an event.
 pub(crate) const KEY_BITS: u32 = 40;

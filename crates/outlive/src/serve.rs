@@ -133,6 +133,8 @@ fn become_holder(options: &Options, connection: &Connection) -> Result<Never, Fa
     }
     let initial = Initial { settings: holder_settings(options), boot_id: random(), keep };
     let state = initial.into_state().map_err(failed)?;
+    // Who has read that we listen may already tell us to stop: the holder will hear it.
+    outlive_holder::block_signals().map_err(failed)?;
     announce(address, &settings, secret.as_deref(), connection.state_dir.as_deref());
     Err(failed(exec(&state)))
 }

@@ -169,3 +169,11 @@ fn job_control_works_when_started_in_the_background() {
     job_control(&outlive, "&");
     assert_eq!(outlive.stop(), 0);
 }
+
+/// Between the announcement and the exec of the holder a TERM met nobody who had asked for it.
+#[test]
+fn a_term_right_after_the_announcement_ends_it_with_code_0() {
+    for _ in 0..20 {
+        assert_eq!(Outlive::start().stop(), 0);
+    }
+}

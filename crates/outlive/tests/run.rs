@@ -222,7 +222,7 @@ fn a_client_that_goes_away_takes_the_tree_with_it_unless_detached() {
         let body = json!({ "command": script, "shell": true, "detach": detach, "timeoutMs": 60_000 }).to_string();
         let mut stream = outlive.http().connect().unwrap();
         let head = format!(
-            "POST /v1/processes/run HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            "POST /v1/processes/run HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );
         std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();

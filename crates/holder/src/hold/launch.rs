@@ -73,7 +73,10 @@ impl Holder {
         let ends = spawn::prepare(&spawn.io, spawn.identity.as_ref()).map_err(prepare)?;
         if !restart {
             let reserve = spawn::reserve(&spawn.io);
-            let log = LogWriter::create(spawn.log_budget, reserve, spawn.log_beginning()).map_err(failed)?;
+            let log = match self.spare_log.take(spawn.log_budget, reserve, spawn.log_beginning()) {
+                Some(log) => log,
+                None => LogWriter::create(spawn.log_budget, reserve, spawn.log_beginning()).map_err(failed)?,
+            };
             self.processes.insert(key, Process::new(key, log));
         }
         let cgroup = if spawn.wants_cgroup || spawn.is_confined() { self.cgroup_for(key) } else { None };
@@ -107,6 +110,10 @@ impl Holder {
             }
         };
         self.pids.insert(launch.pid, key);
+        // While the new process makes its way to its exec.
+        if !restart {
+            self.spare_log.make(spawn.log_budget, spawn::reserve(&spawn.io));
+        }
         let stuck_at = clock::boot_ms() + STUCK_MS;
         self.timers.arm(stuck_at, key);
         if let Some(process) = self.processes.get_mut(&key) {

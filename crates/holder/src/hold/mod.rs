@@ -29,6 +29,7 @@ mod server;
 mod setup;
 mod shutdown;
 mod signals;
+mod spare_log;
 mod state;
 mod talk;
 mod timer;
@@ -38,6 +39,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 
 pub use say::say;
+pub use setup::block_signals;
 pub use state::{Initial, Settings};
 
 use self::cgroups::LeftCgroups;
@@ -46,6 +48,7 @@ use self::event::{Poll, Source};
 use self::process::Process;
 use self::server::Server;
 use self::shutdown::Stopping;
+use self::spare_log::SpareLog;
 use self::timer::Timers;
 use crate::spawn::Inherited;
 use crate::tree::cgroup::Cgroups;
@@ -66,6 +69,7 @@ pub(crate) struct Holder {
     cgroups: Option<Cgroups>,
     left_cgroups: LeftCgroups,
     processes: HashMap<u64, Process>,
+    spare_log: SpareLog,
     /// Children that are commands; everything else that is reaped was an orphan.
     pids: HashMap<i32, u64>,
     kept: BTreeMap<Vec<u8>, OwnedFd>,

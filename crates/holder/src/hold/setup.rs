@@ -14,15 +14,24 @@ use crate::wire::codec::Field;
 const OOM_SCORE: &str = "-900";
 const OOM_FILE: &str = "/proc/self/oom_score_adj";
 
-/// Blocks every signal and returns the descriptor through which they arrive instead.
-pub(super) fn take_signals() -> io::Result<OwnedFd> {
-    // SAFETY: sigset functions on a local set; signalfd returns a new descriptor or -1.
+/// Every signal waits from now on, also over an exec, until somebody reads it from a descriptor.
+pub fn block_signals() -> io::Result<()> {
+    // SAFETY: sigset functions on a local set.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
         if libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut()) != 0 {
             return Err(io::Error::last_os_error());
         }
+    }
+    Ok(())
+}
+
+/// Blocks every signal and returns the descriptor through which they arrive instead.
+pub(super) fn take_signals() -> io::Result<OwnedFd> {
+    block_signals()?;
+    // SAFETY: sigset functions on a local set; signalfd returns a new descriptor or -1.
+    unsafe {
         let mut wanted: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut wanted);
         for signal in [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGPWR] {
@@ -71,12 +80,15 @@ pub(super) fn lower_oom_score() -> Option<CString> {
 
 /// Signals that this process ignores or handles: children must not inherit that.
 pub(super) fn changed_signals() -> Vec<i32> {
+    // Not by libc's function: it hides the signals that it uses itself, and those can be inherited as ignored too.
     let is_changed = |signal: &i32| {
-        // SAFETY: asks only, into a local.
-        unsafe {
-            let mut now: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(*signal, std::ptr::null(), &raw mut now) == 0 && now.sa_sigaction != libc::SIG_DFL
-        }
+        // The kernel's structure; its first word is the handler, on every system that we run on.
+        let mut now = [0_usize; 4];
+        // SAFETY: asks only, into a local that is as large as the kernel's structure.
+        let result = unsafe {
+            libc::syscall(libc::SYS_rt_sigaction, *signal, std::ptr::null::<usize>(), now.as_mut_ptr(), 8_usize)
+        };
+        result == 0 && now[0] != libc::SIG_DFL
     };
     (1..=64).filter(is_changed).collect()
 }

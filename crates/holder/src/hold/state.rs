@@ -15,6 +15,7 @@ use super::event::{Poll, Source};
 use super::process::{Process, StreamEnd};
 use super::server::{Phase, Server};
 use super::setup;
+use super::spare_log::SpareLog;
 use super::timer::Timers;
 use crate::clock;
 use crate::log::{Cause, LogWriter, Stream};
@@ -223,6 +224,7 @@ impl Holder {
             },
             cgroups: state.settings.use_cgroups.then(Cgroups::probe).flatten(),
             left_cgroups: LeftCgroups::default(),
+            spare_log: SpareLog::default(),
             settings: state.settings,
             poll,
             signals,

@@ -60,9 +60,10 @@ fn output_pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
     Ok((read, write))
 }
 
-/// Only our end: the program's end must block as programs expect.
+/// Only our end: the program's end must block as programs expect. Fresh from the kernel, it has no other flag that can be
+/// changed.
 fn set_nonblocking(fd: BorrowedFd<'_>) -> Result<(), Errno> {
-    rustix::fs::fcntl_setfl(fd, rustix::fs::fcntl_getfl(fd)? | OFlags::NONBLOCK)
+    rustix::fs::fcntl_setfl(fd, OFlags::NONBLOCK)
 }
 
 fn terminal(io: &Io, identity: Option<&Identity>) -> Result<Ends, Errno> {

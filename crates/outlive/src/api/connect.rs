@@ -31,6 +31,7 @@ use crate::socket::{self, AfterGap, Reply, Speech, close};
 const MAX_REFUSALS: u32 = 100;
 
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct ConnectQuery {
     /// Offset to begin at.
     from: Option<String>,

@@ -15,6 +15,7 @@ use super::sse;
 use super::state::App;
 
 #[derive(Clone, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct EventsQuery {
     /// Only these, separated by commas: `process.created`, `process.updated`, `process.exited`, `process.deleted`.

@@ -18,6 +18,7 @@ const DEFAULT_STOP_WAIT_MS: u64 = 2_000;
 const DEFAULT_KILL_WAIT_MS: u64 = 1_000;
 
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct EndQuery {
     /// How long the answer waits for the end; the end itself does not depend on it.

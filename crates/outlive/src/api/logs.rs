@@ -22,6 +22,7 @@ use super::sse;
 use super::state::App;
 
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct LogsQuery {
     /// `stdout`, `stderr`, `combined` (pipes) or `pty` (terminals).
     stream: Option<String>,
@@ -96,7 +97,7 @@ pub(super) fn last_event_id(headers: &HeaderMap) -> Answer<u64> {
 }
 
 /// Read or follow the log of a process.
-#[utoipa::path(get, path = "/v1/processes/{id}/logs", params(("id" = String, Path), LogsQuery), responses(
+#[utoipa::path(get, path = "/v1/processes/{id}/logs", params(("id" = String, Path), LogsQuery, ("Last-Event-ID" = Option<u64>, Header)), responses(
     (status = 200, content((LogList = "application/json"), (String = "text/event-stream"))), (status = "4XX", body = Problem)))]
 pub(super) async fn logs(
     State(app): State<App>,

@@ -224,4 +224,21 @@ mod tests {
         let checked_in = std::fs::read_to_string(path).unwrap_or_default();
         assert!(checked_in == super::openapi(), "openapi.json is out of date: run `cargo xtask openapi`");
     }
+
+    #[test]
+    fn queries_were_documented_as_parts_of_the_path() {
+        let document: serde_json::Value = serde_json::from_str(&super::openapi()).unwrap();
+        let (mut in_path, mut in_query) = (0, 0);
+        for (path, item) in document["paths"].as_object().unwrap() {
+            let operations = item.as_object().unwrap().values();
+            for parameter in operations.filter_map(|operation| operation["parameters"].as_array()).flatten() {
+                let name = parameter["name"].as_str().unwrap();
+                let is_in_path = parameter["in"] == "path";
+                assert_eq!(is_in_path, path.contains(&format!("{{{name}}}")), "{name} of {path}");
+                in_path += u32::from(is_in_path);
+                in_query += u32::from(parameter["in"] == "query");
+            }
+        }
+        assert!(in_path > 0 && in_query > 0);
+    }
 }

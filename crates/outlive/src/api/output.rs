@@ -23,6 +23,7 @@ use super::state::App;
 const PIECE_BYTES: usize = 256 * 1024;
 
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct OutputQuery {
     /// First offset; absent: the oldest byte there is.
     from: Option<u64>,

@@ -70,6 +70,7 @@ pub(super) async fn create(
 }
 
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ListQuery {
     /// `created`, `running` or `exited`.
@@ -151,6 +152,7 @@ pub(super) async fn patch(
 }
 
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct DeleteQuery {
     /// Kill the tree of a running process first.
     force: Option<bool>,

@@ -23,6 +23,7 @@ use crate::peer::Peer;
 use crate::socket::{self, AfterGap, Reply, Speech};
 
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct TerminalQuery {
     /// Replay from this offset; its stock client has no way to tell replay from live output, so only on demand.
     from: Option<u64>,

@@ -47,7 +47,9 @@ pub(crate) struct Options {
 
 /// Returns the exit code of the server.
 pub(crate) fn run(options: &Options) -> i32 {
-    logging::start(&options.log_level, options.log_format == "json");
+    if logging::start(&options.log_level, options.log_format == "json").is_err() {
+        return 1;
+    }
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     // SAFETY: the holder starts us with its line as descriptor 0, and nothing else here uses it.
     let line = unsafe { OwnedFd::from_raw_fd(0) };
@@ -67,6 +69,7 @@ pub(crate) fn run(options: &Options) -> i32 {
     };
     // Threads that wait for a hung mount must not keep us.
     runtime.shutdown_background();
+    logging::flush();
     code
 }
 
@@ -76,9 +79,18 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
     const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
     const MOST_BLOCKING: usize = 64;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(workers());
     let runtime = builder.enable_all().max_blocking_threads(MOST_BLOCKING).thread_keep_alive(FOREVER).build()?;
     runtime.spawn_blocking(|| ());
     Ok(runtime)
+}
+
+/// Half of the processors: the other half is for the holder and the programs, and a worker too many costs more by waking
+/// up for nothing than it gives.
+fn workers() -> usize {
+    const MOST: usize = 8;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (processors / 2).clamp(1, MOST)
 }
 
 async fn serve(line: OwnedFd) -> io::Result<()> {

@@ -1,0 +1,34 @@
+//! What loopback TCP could carry: not a measure of outlive, but of how far away that ceiling is.
+
+use super::{Effort, Sample, Side, Workload};
+use crate::Result;
+use crate::measure::{Measure, Unit};
+use crate::raw::tcp;
+use crate::statistics::quantile_us;
+
+const BYTES: u64 = 512_000_000;
+
+pub struct TcpStream;
+
+impl Workload for TcpStream {
+    fn name(&self) -> &'static str {
+        "tcp"
+    }
+
+    fn measures(&self) -> Vec<Measure> {
+        vec![
+            Measure::more("loopback TCP stream", Unit::MegabytesPerSecond),
+            Measure::less("loopback TCP ping-pong of 7 bytes, p50", Unit::Microseconds),
+        ]
+    }
+
+    fn raw(&mut self, effort: Effort) -> Result<Sample> {
+        let time = tcp::transfer(BYTES)?;
+        let times = tcp::ping_pong(effort.amount(1_500))?;
+        Ok(vec![Some(BYTES as f64 / time.as_secs_f64() / 1e6), Some(quantile_us(&times, 0.5))])
+    }
+
+    fn server(&mut self, _: Effort, _: &Side<'_>) -> Result<Sample> {
+        Ok(vec![None, None])
+    }
+}
