@@ -171,6 +171,7 @@ impl Core {
             exit: None,
             log_dropped: false,
             log_end: None,
+            started_offset: 0,
             archived: None,
             ephemeral: false,
             detached: false,

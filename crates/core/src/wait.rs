@@ -28,7 +28,7 @@ static SEARCHES: Semaphore = Semaphore::const_new(4);
 #[derive(Clone, Debug)]
 pub enum WaitFor {
     Exit,
-    /// A match in the output from an offset on (default: the oldest byte).
+    /// A match in the output from an offset on (default: the current start of the process).
     Output {
         pattern: String,
         from: Option<u64>,
@@ -100,8 +100,10 @@ impl Process {
             .multi_line(true)
             .build()
             .map_err(|error| Error::invalid("pattern", "a regular expression", last_line(&error.to_string())))?;
-        let start = from.map_or(Start::Oldest, Start::At);
-        let mut cursor = Cursor::new(self.started_log().await?, start, Flow::Live, filter);
+        let log = self.started_log().await?;
+        // What an earlier life printed is no sign that this one is ready.
+        let start = from.unwrap_or_else(|| self.started_offset().max(log.tail()));
+        let mut cursor = Cursor::new(log, Start::At(start), Flow::Live, filter);
         let pattern = Arc::new(pattern);
         let mut text = Text::new();
         loop {

@@ -61,6 +61,14 @@ pub(crate) fn find(dir: &Path) -> Option<Local> {
     json.filter_map(read).filter(alive).max_by_key(|local| local.started_at_ms)
 }
 
+/// What the server at this address has left.
+pub(crate) fn at(dir: &Path, url: &str) -> Option<Local> {
+    check_owner(dir).ok()?;
+    let port = url.trim_end_matches('/').rsplit(':').next()?;
+    let local: Local = serde_json::from_slice(&std::fs::read(dir.join(format!("{port}.json"))).ok()?).ok()?;
+    (local.url == url.trim_end_matches('/')).then_some(local)
+}
+
 /// In a shared folder somebody else could lay out a file that leads us to their server.
 fn check_owner(dir: &Path) -> io::Result<()> {
     let owner = std::fs::metadata(dir)?.uid();

@@ -64,7 +64,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 5_000)]
     grace_ms: u64,
     /// error, warn, info, debug or trace (or a filter as of tracing)
-    #[arg(long, env = "OUTLIVE_LOG", default_value = "info")]
+    #[arg(long, env = "OUTLIVE_LOG", default_value = "info", value_parser = parse_log_level)]
     log_level: String,
     /// text, or json for one object per line
     #[arg(long, default_value = "text", value_parser = ["text", "json"])]
@@ -75,6 +75,16 @@ pub(crate) struct Options {
     /// Hold trees in cgroups of their own: auto, or off
     #[arg(long, default_value = "auto", value_parser = ["auto", "off"])]
     cgroups: String,
+}
+
+fn parse_log_level(text: &str) -> Result<String, String> {
+    let is_word = text.chars().all(char::is_alphanumeric);
+    let is_level = ["error", "warn", "info", "debug", "trace", "off"].contains(&text.to_ascii_lowercase().as_str());
+    match tracing_subscriber::EnvFilter::try_new(text) {
+        // A single word that is no level would be taken for the name of a part.
+        Ok(_) if !is_word || is_level => Ok(text.to_owned()),
+        _ => Err("expected error, warn, info, debug or trace".into()),
+    }
 }
 
 fn parse_mode(text: &str) -> Result<u32, String> {
@@ -135,7 +145,8 @@ fn become_holder(options: &Options, connection: &Connection) -> Result<Never, Fa
     let state = initial.into_state().map_err(failed)?;
     // Who has read that we listen may already tell us to stop: the holder will hear it.
     outlive_holder::block_signals().map_err(failed)?;
-    announce(address, &settings, secret.as_deref(), connection.state_dir.as_deref());
+    let is_new = connection.token.as_ref().is_none_or(String::is_empty);
+    announce(address, &settings, secret.as_deref(), is_new, connection.state_dir.as_deref());
     Err(failed(exec(&state)))
 }
 
@@ -192,7 +203,7 @@ fn settings(options: &Options, connection: &Connection) -> Result<(Settings, Opt
         None if options.no_token || settings.token_file.is_some() => None,
         None => Some(token::random_secret().map_err(|error| (1, format!("no random numbers: {error}")))?),
     };
-    settings.tokens.extend(secret.as_ref().map(|secret| Token::new("start", Scope::Admin, secret)));
+    settings.tokens.extend(secret.as_ref().map(|secret| Token::new("startup", Scope::Admin, secret)));
     Ok((settings, secret))
 }
 
@@ -202,7 +213,7 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 /// Connections are accepted from now on, even if they have to wait a moment for the server.
-fn announce(address: SocketAddr, settings: &Settings, secret: Option<&str>, state_dir: Option<&Path>) {
+fn announce(address: SocketAddr, settings: &Settings, secret: Option<&str>, is_new: bool, state_dir: Option<&Path>) {
     let scheme = if settings.tls.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{address}");
     let local = Local {
@@ -223,7 +234,8 @@ fn announce(address: SocketAddr, settings: &Settings, secret: Option<&str>, stat
     }
     let mut stdout = io::stdout();
     let _ = writeln!(stdout, "listening on {}", local.url);
-    if let Some(secret) = secret {
+    // One that was given is known to whoever gave it, and need not be in anybody's log.
+    if let Some(secret) = secret.filter(|_| is_new) {
         let _ = writeln!(stdout, "open {}/#token={secret}", reachable(&local.url, address));
     }
     if settings.no_token && !address.ip().is_loopback() {

@@ -69,8 +69,10 @@ pub(crate) trait Speech: Send + Sync {
 
 /// Messages that are larger than allowed are not taken.
 pub(crate) fn limited(socket: WebSocketUpgrade, limits: &Limits) -> WebSocketUpgrade {
+    // What clients send is mostly a keystroke, and the buffer is cleared for every read.
+    const READ_BYTES: usize = 4096;
     let most = usize::try_from(limits.max_message_bytes).unwrap_or(usize::MAX);
-    socket.max_message_size(most).max_frame_size(most)
+    socket.read_buffer_size(READ_BYTES).max_message_size(most).max_frame_size(most)
 }
 
 pub(crate) fn close(code: u16, reason: &'static str) -> Message {

@@ -265,8 +265,9 @@ fn a_body_over_2_mib_is_refused() {
     let outlive = Outlive::start();
     let body = format!(r#"{{"command":"true","label":"{}"}}"#, "x".repeat(3 << 20));
     for path in ["/v1/processes", "/v1/processes/run"] {
-        let common =
-            format!("POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n");
+        let common = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n"
+        );
         let known = send_raw(&outlive, &format!("{common}content-length: {}\r\n\r\n", body.len()), body.as_bytes());
         let chunk = [format!("{:x}\r\n", body.len()).as_bytes(), body.as_bytes(), b"\r\n0\r\n\r\n"].concat();
         let chunked = send_raw(&outlive, &format!("{common}transfer-encoding: chunked\r\n\r\n"), &chunk);

@@ -29,6 +29,9 @@ pub(crate) struct Record {
     /// Where the log ended that is gone, so that a restart goes on from there.
     #[serde(default)]
     pub(crate) log_end: Option<LogEnd>,
+    /// Where the output of the current generation begins.
+    #[serde(default)]
+    pub(crate) started_offset: u64,
     /// Where the log lies in the archive. While the holder has a ring for the key, that counts and not this.
     #[serde(default)]
     pub(crate) archived: Option<Place>,

@@ -56,9 +56,10 @@ impl Process {
 
     pub(super) async fn spawn(self: &Arc<Self>) -> Result<()> {
         let (record, log_end) = {
-            let inner = lock(&self.inner);
-            let end = inner.log.as_ref().map(|log| log.end()).or(inner.record.log_end);
-            (inner.record.clone(), end.unwrap_or_default())
+            let mut inner = lock(&self.inner);
+            let end = inner.log.as_ref().map(|log| log.end()).or(inner.record.log_end).unwrap_or_default();
+            inner.record.started_offset = end.offset;
+            (inner.record.clone(), end)
         };
         let budget = record.spec.max_log_bytes.unwrap_or(self.services.process_config().max_log_bytes_per_process);
         let plan = Plan {

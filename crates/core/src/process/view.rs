@@ -135,6 +135,11 @@ impl Process {
     }
 
     /// The log, which is there from the first start until it is dropped to make room.
+    /// Where the output of the current generation begins.
+    pub(crate) fn started_offset(&self) -> u64 {
+        lock(&self.inner).record.started_offset
+    }
+
     pub fn log(&self) -> Result<Arc<Log>> {
         let inner = lock(&self.inner);
         match &inner.log {

@@ -19,7 +19,7 @@ const REPLAY_BYTES: u64 = 64 * 1024;
 /// Attach to a process: see its recent output, then type into it
 ///
 /// Detach with Ctrl-\ d (Ctrl-\ twice sends one); from a process without a terminal, with Ctrl-C. The exit code is
-/// that of the program, or 0 when you detach. A lost connection is taken up again where it broke off.
+/// that of the program, 0 when you detach, 125 if outlive itself failed. A lost connection is taken up again where it broke off.
 #[derive(clap::Args)]
 pub(crate) struct Attach {
     /// Look, but do not type; does not change the size of the terminal either

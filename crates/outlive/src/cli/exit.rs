@@ -3,6 +3,8 @@
 use serde::Deserialize;
 
 /// As `timeout(1)` has it.
+/// Of `run` and `attach` when it was outlive that failed and not the program; what Docker uses for the same.
+pub(crate) const OWN_FAILURE: i32 = 125;
 pub(crate) const TIMED_OUT: i32 = 124;
 /// Added to the number of a signal, as shells do.
 pub(crate) const BY_SIGNAL: i32 = 128;

@@ -71,6 +71,9 @@ impl Logs {
             return Ok(0);
         }
         let start = self.start(&client, &process, since).await?;
+        if start == process.output_start && start > 0 && self.tail.is_none() && since.is_none() {
+            output::complain(format!("the first {start} bytes are gone; start it with --log-bytes to keep more"));
+        }
         let end = if self.follow { None } else { Some(process.output_end) };
         self.print(client, &process, start, end).await
     }

@@ -118,6 +118,8 @@ pub(crate) enum Command {
 
 /// Runs a command; returns the exit code.
 pub(crate) async fn execute(command: Command, connection: Connection) -> i32 {
+    // Their exit codes are the program's: our own failures must be told apart.
+    let is_programs = matches!(command, Command::Run(_) | Command::Attach(_));
     let done = match find_server(connection) {
         Ok(endpoint) => dispatch(command, Arc::new(Client::new(endpoint))).await,
         Err(failure) => Err(failure),
@@ -126,16 +128,26 @@ pub(crate) async fn execute(command: Command, connection: Connection) -> i32 {
         if !output::is_closed(&failure) {
             output::complain(&failure);
         }
-        failure.exit_code()
+        match failure {
+            Failure::Usage(_) | Failure::OutputClosed => failure.exit_code(),
+            _ if is_programs => exit::OWN_FAILURE,
+            _ => failure.exit_code(),
+        }
     })
 }
 
 fn find_server(connection: Connection) -> Result<Endpoint> {
     let url = connection.url.filter(|url| !url.is_empty());
+    let dir = local::state_dir(connection.state_dir.as_deref());
     let mut endpoint = if let Some(url) = &url {
-        Endpoint::parse(url).map_err(Failure::Usage)?
+        let mut endpoint = Endpoint::parse(url).map_err(Failure::Usage)?;
+        // One on this machine that was named all the same.
+        if let Some(found) = local::at(&dir, &endpoint.shown).filter(|_| endpoint.token.is_none()) {
+            endpoint.token = found.token.or_else(|| token::first_in(found.token_file.as_deref()?));
+            endpoint.trust = found.certificate.map_or(Trust::System, Trust::Exactly);
+        }
+        endpoint
     } else {
-        let dir = local::state_dir(connection.state_dir.as_deref());
         let found = local::find(&dir).ok_or(Failure::NoServer(dir))?;
         let mut endpoint = Endpoint::parse(&found.url).map_err(Failure::Here)?;
         endpoint.is_here = true;

@@ -31,7 +31,7 @@ const BY_CLOSED_PIPE: i32 = BY_SIGNAL + 13;
 
 /// Run a command to its end as if it ran here
 ///
-/// Its output is ours, its exit code too: 128+N after signal N, 124 after --timeout, 127 if it was not found. Ctrl-C
+/// Its output is ours, its exit code too: 128+N after signal N, 124 after --timeout, 127 if it was not found, 125 if outlive itself failed. Ctrl-C
 /// goes to the program and its children; the second one kills them. Should the server die meanwhile, nothing is lost.
 #[derive(clap::Args)]
 pub(crate) struct Run {

@@ -193,7 +193,8 @@ impl Session {
         self.was_connected = true;
         if self.plan.is_announced && io::stdin().is_terminal() {
             let (name, way_out) = (self.process.name(), self.way_out());
-            output::remark(format!("attached to {name}; detach with {way_out}"));
+            let verb = if self.plan.is_read_only { "watching" } else { "attached to" };
+            output::remark(format!("{verb} {name}; detach with {way_out}"));
         }
         // What was printed before a `run -t` was connected is not old, only early.
         if self.process.tty && matches!(self.plan.start, Start::Tail(_)) {

@@ -47,9 +47,19 @@ pub(crate) struct SpecArgs {
     command: Vec<String>,
 }
 
+/// Whether the word was given right after `--`, which the parser does not tell.
+fn is_after_dashes(word: &str) -> bool {
+    let words: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    words.windows(2).any(|pair| pair[0] == "--" && pair[1] == word)
+}
+
 impl SpecArgs {
     /// The body of a create request.
     pub(crate) fn body(&self, endpoint: &Endpoint) -> Result<Map<String, Value>> {
+        // After `--` it may begin with anything; before, it is a flag that we do not know.
+        if let Some(word) = self.command.first().filter(|word| word.starts_with('-') && !is_after_dashes(word)) {
+            return Err(Failure::Usage(format!("there is no option {word}; a command of that name goes after --")));
+        }
         let mut body = Map::new();
         let mut set = |name: &str, value: Option<Value>| {
             if let Some(value) = value {

@@ -92,7 +92,7 @@ fn calls_that_change_something_are_written_down() {
         let lines: Vec<String> =
             outlive.stderr().lines().filter(|line| line.contains("audit")).map(str::to_owned).collect();
         (lines.len() == 2).then_some(()).inspect(|()| {
-            assert!(lines[0].contains("who=start") && lines[0].contains("from=127.0.0.1:"), "{}", lines[0]);
+            assert!(lines[0].contains("who=startup") && lines[0].contains("from=127.0.0.1:"), "{}", lines[0]);
             assert!(lines[1].contains("DELETE") && lines[1].contains(&id), "{}", lines[1]);
         })
     });

@@ -84,7 +84,7 @@ fn a_token_that_was_given_out_outlives_the_server_until_it_is_revoked() {
     assert_eq!(outlive.delete("/v1/tokens/ci").status, 204);
     assert_eq!(status_with(&outlive, &token), 401);
     assert_eq!(outlive.delete("/v1/tokens/ci").status, 404);
-    assert_eq!(outlive.delete("/v1/tokens/start").status, 404, "only what was given out");
+    assert_eq!(outlive.delete("/v1/tokens/startup").status, 404, "only what was given out");
     outlive.kill_server();
     assert_eq!(status_with(&outlive, &token), 401);
 }

@@ -167,6 +167,8 @@ fn a_program_that_never_reads_delays_nobody_but_its_writer() {
 /// A child that shares the holder's memory until its exec took the holder's low score away with its own.
 #[test]
 fn the_holder_stays_the_last_that_the_kernel_takes() {
+    /// Not even root may lower it everywhere.
+    const MAY_LOWER: u64 = 1 << 24;
     let outlive = Outlive::start();
     let score = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap().trim().to_owned();
     let outside = score(std::process::id() as i32);
@@ -174,8 +176,6 @@ fn the_holder_stays_the_last_that_the_kernel_takes() {
     outlive.wait_output(&id, "up");
     let child = outlive.info(&id)["pid"].as_i64().unwrap() as i32;
     assert_eq!((score(child), score(outlive.server_pid())), (outside.clone(), outside));
-    // Not even root may lower it everywhere.
-    const MAY_LOWER: u64 = 1 << 24;
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:\t")).unwrap();
     if u64::from_str_radix(capabilities, 16).unwrap() & MAY_LOWER != 0 {

@@ -135,3 +135,24 @@ fn a_match_in_one_stream_has_its_place_in_the_whole_log() {
     assert_eq!(find("stdout")["offset"], find("combined")["offset"]);
     assert_eq!(find("stdout")["offset"], 27);
 }
+
+/// A wait for "ready" after a restart was answered by the line of the life before.
+#[test]
+fn a_wait_for_output_looks_at_the_current_life() {
+    let outlive = Outlive::start();
+    let go = outlive.dir.path().join("go");
+    let id = outlive.shell(&format!(
+        "if [ -e {0} ]; then until [ -e {0}2 ]; do sleep 0.01; done; fi; echo READY $$; exec sleep 1000",
+        go.display()
+    ));
+    let first = outlive.wait_output(&id, r"READY \d+")["text"].clone();
+    std::fs::write(&go, "").unwrap();
+    assert_eq!(post(&outlive, &id, "restart").status, 200);
+    let body = json!({ "for": "output", "pattern": "READY", "timeoutMs": 300 });
+    assert_eq!(outlive.post(&format!("/v1/processes/{id}/wait"), &body).json["outcome"], "timedOut");
+    let old = json!({ "for": "output", "pattern": "READY", "timeoutMs": 300, "from": 0 });
+    assert_eq!(outlive.post(&format!("/v1/processes/{id}/wait"), &old).json["outcome"], "matched", "if asked for");
+    outlive.kill_server();
+    std::fs::write(outlive.dir.path().join("go2"), "").unwrap();
+    assert_ne!(outlive.wait_output(&id, r"READY \d+")["text"], first);
+}
