@@ -28,6 +28,9 @@ use crate::settings::Limits;
 /// After a failed accept (out of descriptors, mostly) the next try waits this long.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// Connections that are accepted in a row.
+const AT_ONCE: u64 = 16;
+
 /// What all connections have in common.
 pub(super) struct Shared {
     pub(super) router: Router,
@@ -79,9 +82,15 @@ enum Line {
 }
 
 pub(super) async fn accept(listener: Listener, shared: Arc<Shared>) {
-    loop {
+    for number in 1_u64.. {
         match listener.accept().await {
-            Ok(line) => begin(line, &shared),
+            Ok(line) => {
+                begin(line, &shared);
+                // Those who have come are heard before many more are let in.
+                if number % AT_ONCE == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(PAUSE).await;

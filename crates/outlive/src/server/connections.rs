@@ -35,7 +35,7 @@ struct Inner {
 
 /// A crowd that comes all at once is let in this many times over before newcomers are turned away: as long as nothing was
 /// read from them, they cost little.
-const CROWD: usize = 8;
+const CROWD: usize = 4;
 
 impl Connections {
     pub(super) fn new(limits: &Limits) -> Arc<Self> {
