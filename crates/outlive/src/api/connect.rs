@@ -1,7 +1,7 @@
 //! The WebSocket of a process: bytes in both directions, control in JSON. The frames are in docs/wire.md.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -270,8 +270,22 @@ impl Native {
 /// Counts and logs a frame that made no sense.
 pub(super) fn malformed(app: &App, process: &Process, problem: &Problem, frame: &str) {
     app.metrics.malformed_frame();
+    if !may_log() {
+        return;
+    }
     let start: String = frame.chars().take(64).flat_map(char::escape_default).collect();
     tracing::warn!(process = process.id(), kind = problem.code(), start, "malformed control frame");
+}
+
+/// A few lines a second say what is wrong; a flood of them would push the audit log out of its queue.
+fn may_log() -> bool {
+    const MOST_PER_SECOND: u64 = 20;
+    /// The second in the high part, how many lines it has had in the low one.
+    static LOGGED: AtomicU64 = AtomicU64::new(0);
+    let second = outlive_holder::clock::boot_ms() / 1000;
+    let next = |seen: u64| if seen >> 16 == second { seen + 1 } else { second << 16 | 1 };
+    let full = |seen: u64| seen >> 16 == second && seen & 0xffff >= MOST_PER_SECOND;
+    LOGGED.fetch_update(Relaxed, Relaxed, |seen| (!full(seen)).then(|| next(seen))).is_ok()
 }
 
 fn told(result: outlive_core::Result<()>) -> Reply {

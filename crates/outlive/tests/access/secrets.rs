@@ -98,3 +98,23 @@ fn calls_that_change_something_are_written_down() {
     });
     assert!(proc::is_alive(outlive.holder_pid()));
 }
+
+/// A viewer's flood of nonsense pushed other clients' lines out of the queue of the log.
+#[test]
+fn a_flood_of_nonsense_does_not_push_the_audit_log_out() {
+    let outlive = Outlive::with(Setup { token: Some(SECRET.to_owned()), ..Setup::default() });
+    let id = outlive.shell("cat");
+    let mut socket = Socket::connect(outlive.http(), &id, &format!("role=viewer&access_token={SECRET}"), true);
+    for _ in 0..5_000 {
+        socket.control(json!("nonsense"));
+    }
+    for number in 0..20 {
+        outlive.post(&format!("/v1/processes/nobody{number}/stop"), &json!({}));
+    }
+    crate::harness::eventually("every line", || {
+        let log = outlive.stderr();
+        (0..20).all(|number| log.contains(&format!("nobody{number}/stop"))).then_some(())
+    });
+    assert!(outlive.stderr().contains("malformed control frame"));
+    assert!(!outlive.stderr().contains("were dropped"));
+}
