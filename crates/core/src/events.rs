@@ -11,7 +11,7 @@ use serde::Serialize;
 use tokio::sync::Notify;
 use utoipa::ToSchema;
 
-use crate::journal::{Change, Journal};
+use crate::journal::{Change, Journal, Kept};
 use crate::lock;
 use crate::process::ProcessInfo;
 
@@ -112,7 +112,7 @@ impl Events {
         let mut ring = lock(&self.ring);
         let sequence = ring.next;
         changes.push(Change::Event { sequence, value: json.clone().into_bytes() });
-        if !self.journal.append(&changes) {
+        if self.journal.append(&changes) == Kept::ByAnother {
             return;
         }
         ring.next += 1;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use crate::journal::{Change, Journal};
+use crate::journal::{Change, Journal, Kept};
 use crate::{Error, Result, lock};
 
 /// Names in the journal begin like this.
@@ -40,8 +40,13 @@ impl Stored {
             Some(value) => Change::Put { name: key, value: value.clone() },
             None => Change::Delete { name: key },
         };
-        if !self.journal.append(&[change]) {
-            return Err(Error::server_replaced());
+        match self.journal.append(&[change]) {
+            Kept::Yes => {}
+            Kept::ByAnother => return Err(Error::server_replaced()),
+            Kept::Not => {
+                let message = "there is no memory to keep this for the next server: nothing was changed".to_owned();
+                return Err(Error::Exhausted { code: "memory_exhausted", message });
+            }
         }
         match value {
             Some(value) => drop(values.insert(name.to_owned(), value)),

@@ -1,9 +1,11 @@
 //! How the CLI finds the server on this machine: a small file per server, readable by its owner only.
 
-use std::io;
+use std::fs::Metadata;
+use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 /// What a running outlive tells about itself.
@@ -51,29 +53,90 @@ pub(crate) fn publish(dir: &Path, port: u16, local: &Local) -> io::Result<()> {
 /// The server to talk to: the one at the usual port, else the one started last.
 pub(crate) fn find(dir: &Path) -> Option<Local> {
     check_owner(dir).ok()?;
-    let read = |path: PathBuf| -> Option<Local> { serde_json::from_slice(&std::fs::read(path).ok()?).ok() };
     let alive = |local: &Local| Path::new(&format!("/proc/{}", local.holder_pid)).exists();
-    if let Some(usual) = read(dir.join("2468.json")).filter(alive) {
+    if let Some(usual) = read(&dir.join("2468.json")).filter(alive) {
         return Some(usual);
     }
     let files = std::fs::read_dir(dir).ok()?.flatten().map(|entry| entry.path());
     let json = files.filter(|path| path.extension().is_some_and(|end| end == "json"));
-    json.filter_map(read).filter(alive).max_by_key(|local| local.started_at_ms)
+    json.filter_map(|path| read(&path)).filter(alive).max_by_key(|local| local.started_at_ms)
 }
 
 /// What the server at this address has left.
 pub(crate) fn at(dir: &Path, url: &str) -> Option<Local> {
     check_owner(dir).ok()?;
     let port = url.trim_end_matches('/').rsplit(':').next()?;
-    let local: Local = serde_json::from_slice(&std::fs::read(dir.join(format!("{port}.json"))).ok()?).ok()?;
+    let local = read(&dir.join(format!("{port}.json")))?;
     (local.url == url.trim_end_matches('/')).then_some(local)
 }
 
-/// In a shared folder somebody else could lay out a file that leads us to their server.
+fn read(path: &Path) -> Option<Local> {
+    const MOST_BYTES: u64 = 64 * 1024;
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let about = file.metadata().ok()?;
+    (about.is_file() && is_trusted(&about)).then_some(())?;
+    serde_json::from_reader(file.take(MOST_BYTES)).ok()
+}
+
+/// In a shared folder somebody else could lay out a file, or a link, that leads us to their server.
 fn check_owner(dir: &Path) -> io::Result<()> {
-    let owner = std::fs::metadata(dir)?.uid();
-    if owner == rustix::process::getuid().as_raw() || owner == 0 {
-        return Ok(());
+    let refuse = |why: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{} {why}", dir.display())));
+    let own = std::fs::symlink_metadata(dir)?;
+    let target = std::fs::metadata(dir)?;
+    if !has_our_owner(&own) || !has_our_owner(&target) {
+        return refuse("belongs to another user");
     }
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{} belongs to another user", dir.display())))
+    if !is_trusted(&target) {
+        return refuse("can be written by others: give --state-dir a folder that cannot");
+    }
+    Ok(())
+}
+
+/// Nobody else can have written it.
+fn is_trusted(about: &Metadata) -> bool {
+    has_our_owner(about) && about.mode() & 0o022 == 0
+}
+
+fn has_our_owner(about: &Metadata) -> bool {
+    [0, rustix::process::getuid().as_raw()].contains(&about.uid())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn published(dir: &Path) -> Local {
+        let local = Local {
+            url: "http://127.0.0.1:7".into(),
+            token: None,
+            token_file: None,
+            certificate: None,
+            holder_pid: std::process::id(),
+            started_at_ms: 1,
+        };
+        publish(dir, 7, &local).unwrap();
+        local
+    }
+
+    #[test]
+    fn a_file_that_others_could_have_laid_out_led_the_cli_astray() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("state");
+        let url = published(&dir).url;
+        let found = || (find(&dir).is_some(), at(&dir, &url).is_some());
+        let mode = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        assert_eq!(found(), (true, true));
+        mode(&dir, 0o777);
+        assert_eq!(found(), (false, false), "others may write the folder");
+        mode(&dir, 0o700);
+        mode(&dir.join("7.json"), 0o666);
+        assert_eq!(found(), (false, false), "others may write the file");
+        std::fs::rename(dir.join("7.json"), root.path().join("elsewhere")).unwrap();
+        mode(&root.path().join("elsewhere"), 0o600);
+        std::os::unix::fs::symlink(root.path().join("elsewhere"), dir.join("7.json")).unwrap();
+        assert_eq!(found(), (false, false), "a link");
+    }
 }

@@ -192,9 +192,7 @@ fn settings(options: &Options, connection: &Connection) -> Result<(Settings, Opt
         crate::server::Tls::load(tls.clone()).map_err(|error| (1, format!("cannot speak TLS: {error}")))?;
     }
     if let Some(file) = &settings.token_file {
-        let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
-        let tokens = text.and_then(|text| token::parse_file(&text));
-        tokens.map_err(|error| (1, format!("cannot use --token-file {}: {error}", file.display())))?;
+        token::read_file(file).map_err(|error| (1, format!("cannot use --token-file {}: {error}", file.display())))?;
     }
     let given = connection.token.clone().filter(|token| !token.is_empty());
     let secret = match given {

@@ -114,6 +114,62 @@ fn ten_thousand_half_open_connections() {
     });
 }
 
+/// Sends as much as goes without waiting, to somebody who will never read the answers.
+fn send_and_never_read(outlive: &Outlive, bytes: &[u8]) -> Option<TcpStream> {
+    let stream = outlive.http().connect().ok()?;
+    stream.set_nonblocking(true).unwrap();
+    let mut stream = stream;
+    let _ = stream.write(bytes);
+    Some(stream)
+}
+
+/// Such a client counted as not yet heard, could not be sent away, and its friends took all places.
+#[test]
+fn many_who_ask_and_never_read() {
+    allow_many_files();
+    let outlive = with_token();
+    let asks = b"GET /v1/openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(160);
+    under_attack("unread answers", &outlive, || {
+        let open: Vec<_> = (0..4_000).map_while(|_| send_and_never_read(&outlive, &asks)).collect();
+        assert!(open.len() > 2_000, "{}", open.len());
+        for _ in 0..50 {
+            ask(&outlive);
+        }
+    });
+}
+
+/// The same by HTTP/2 made the server keep hundreds of answers for each.
+#[test]
+fn many_who_ask_by_http2_and_never_read() {
+    fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+    }
+    allow_many_files();
+    let outlive = with_token();
+    let path = "/v1/openapi.json";
+    let mut headers = vec![0x82, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
+    headers.extend_from_slice(path.as_bytes());
+    headers.extend_from_slice(b"\x01\x09localhost");
+    let mut asks = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    // Windows as large as they may be.
+    asks.extend(frame(4, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]));
+    asks.extend(frame(8, 0, 0, &0x7ffe_0000_u32.to_be_bytes()));
+    for number in 0..250 {
+        asks.extend(frame(1, 5, 1 + 2 * number, &headers));
+    }
+    for _ in 0..2_500 {
+        asks.extend(frame(6, 0, 0, b"12345678"));
+    }
+    under_attack("unread answers by HTTP/2", &outlive, || {
+        let open: Vec<_> = (0..2_000).map_while(|_| send_and_never_read(&outlive, &asks)).collect();
+        assert!(open.len() > 1_000, "{}", open.len());
+        for _ in 0..50 {
+            ask(&outlive);
+        }
+    });
+}
+
 #[test]
 fn slowly_written_headers() {
     allow_many_files();

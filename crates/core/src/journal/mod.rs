@@ -32,6 +32,16 @@ enum Kind {
     Event = 3,
 }
 
+/// What became of changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    Yes,
+    /// There is no memory: they count, but only as long as this server lives.
+    Not,
+    /// Another server writes by now, so they never happened.
+    ByAnother,
+}
+
 /// One change. A batch of them is seen whole or not at all.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
@@ -107,16 +117,16 @@ impl Journal {
         crate::lock(&self.inner).closed = true;
     }
 
-    /// Publishes all of `changes` at once. False: another server writes by now, so it never happened.
-    pub(crate) fn append(&self, changes: &[Change]) -> bool {
+    /// Publishes all of `changes` at once.
+    pub(crate) fn append(&self, changes: &[Change]) -> Kept {
         let mut inner = crate::lock(&self.inner);
         if inner.closed {
-            return false;
+            return Kept::ByAnother;
         }
         if let Err(error) = inner.append(changes) {
             // Memory is exhausted: what runs goes on, but would not be known to the next server.
             tracing::error!(%error, "a record could not be kept");
-            return true;
+            return Kept::Not;
         }
         if inner.file.published() > SMALL_BYTES && inner.live_bytes * 2 < inner.file.published() {
             match inner.rewrite() {
@@ -124,7 +134,7 @@ impl Journal {
                 Err(error) => tracing::warn!(%error, "the journal could not be rewritten"),
             }
         }
-        true
+        Kept::Yes
     }
 }
 

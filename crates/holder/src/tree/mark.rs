@@ -11,7 +11,8 @@
 //! * Below some other finite limit, or in a sandbox kernel that refuses the call (gVisor), it cannot be
 //!   set. The spawn goes on without; group, session, descent, cgroup and the environment variable remain
 //!   ([`super::Root::of`] notices).
-//! * A program that lowers its own limit (`ulimit -R`, rtkit) sheds it: group, session and descent remain.
+//! * A program that lowers its own limit (`ulimit -R`, rtkit) sheds it: group, session and descent remain. One that does
+//!   so on purpose, forks twice and begins a session of its own has escaped where there is no cgroup (docs/security.md).
 
 use std::io;
 

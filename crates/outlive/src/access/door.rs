@@ -73,7 +73,12 @@ impl Door {
     }
 
     fn check_origin(&self, method: &Method, host: &str, headers: &HeaderMap) -> Result<Option<HeaderValue>, Unwanted> {
-        let Some(value) = headers.get(header::ORIGIN) else {
+        let mut origins = headers.get_all(header::ORIGIN).iter();
+        let first = origins.next();
+        if origins.next().is_some() {
+            return Err(Unwanted::Origin("several".to_owned()));
+        }
+        let Some(value) = first else {
             return if is_foreign_fetch(method, headers) {
                 Err(Unwanted::Origin("another site".to_owned()))
             } else {
@@ -97,6 +102,9 @@ impl Door {
 fn host_of(authority: &str) -> Option<String> {
     let authority: Authority = authority.parse().ok()?;
     let host = authority.host();
+    if authority.as_str().contains('@') {
+        return None;
+    }
     (authority.as_str().ends_with(host) || authority.port().is_some()).then(|| host.to_ascii_lowercase())
 }
 
@@ -188,8 +196,15 @@ mod tests {
 
     #[test]
     fn a_host_followed_by_something_that_is_no_port_was_taken_for_ours() {
-        for host in ["localhost:evil.example", "localhost:1 /", "a b@localhost", "[::1]:x", "127.0.0.1:80:80", "::1:80"]
-        {
+        for host in [
+            "localhost:evil.example",
+            "localhost:1 /",
+            "a b@localhost",
+            "evil@localhost",
+            "[::1]:x",
+            "127.0.0.1:80:80",
+            "::1:80",
+        ] {
             assert!(matches!(check(&door(), &[("host", host)]), Err(Unwanted::Host(_))), "{host}");
         }
         assert_eq!(check(&door(), &[("host", "Fixed.Example:81")]), Ok(None));
@@ -217,6 +232,8 @@ mod tests {
         for origin in foreign {
             assert!(matches!(with("127.0.0.1:2468", origin), Err(Unwanted::Origin(_))), "{origin}");
         }
+        let own = ("origin", "http://localhost");
+        assert!(check(&door(), &[("host", "localhost"), own, ("origin", "http://evil.example")]).is_err());
     }
 
     #[test]

@@ -19,6 +19,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use outlive_core::attach::Role;
+use outlive_core::log::Flow;
 
 use self::door::Door;
 use self::failures::Failures;
@@ -40,13 +41,24 @@ pub(crate) enum Credential {
 pub(crate) struct Grant {
     pub(crate) who: Arc<str>,
     pub(crate) scope: Scope,
+    /// The token that was shown, if it was one.
+    pub(crate) token: Option<Digest>,
     /// Only this: attach to one process in one role.
     pub(crate) ticket: Option<Ticket>,
 }
 
 impl Grant {
     fn of(who: impl Into<Arc<str>>, scope: Scope) -> Self {
-        Self { who: who.into(), scope, ticket: None }
+        Self { who: who.into(), scope, token: None, ticket: None }
+    }
+
+    /// How bytes flow to them. A program waits only for those who may stop it anyway.
+    pub(crate) fn flow(&self, wanted: Option<Flow>, usual: Flow) -> Result<Flow, Refusal> {
+        match wanted {
+            _ if self.scope >= Scope::Write => Ok(wanted.unwrap_or(usual)),
+            Some(Flow::Lossless) => Err(Refusal::Scope { has: self.scope, needs: Scope::Write }),
+            _ => Ok(Flow::Live),
+        }
     }
 
     /// The role that this grant gives at a process; `wanted` is what the client asked for, if it did.
@@ -126,9 +138,11 @@ impl Access {
     pub(crate) fn admit(&self, peer: &Peer, credential: Option<&Credential>) -> Result<Grant, Refusal> {
         if let Some(Credential::Ticket(secret)) = credential {
             self.failures.may_try(peer)?;
-            let ticket = self.tickets.take(secret).ok_or_else(|| self.failed(peer, Refusal::WrongTicket))?;
-            let scope = if ticket.role == Role::Writer { Scope::Write } else { Scope::Read };
-            return Ok(Grant { who: format!("ticket of {}", ticket.who).into(), scope, ticket: Some(ticket) });
+            let scope = |ticket: &Ticket| if ticket.role == Role::Writer { Scope::Write } else { Scope::Read };
+            let taken = self.tickets.take(secret).filter(|ticket| self.still_opens(ticket.token, scope(ticket)));
+            let ticket = taken.ok_or_else(|| self.failed(peer, Refusal::WrongTicket))?;
+            let who = format!("ticket of {}", ticket.who).into();
+            return Ok(Grant { who, scope: scope(&ticket), token: ticket.token, ticket: Some(ticket) });
         }
         // The kernel has told who they are, and the listener has asked it.
         if let Peer::Unix { uid, .. } = peer {
@@ -142,9 +156,16 @@ impl Access {
         // All are looked at, so that the time tells nothing about which one it was.
         let found = tokens.all().filter(|token| token.digest.is(&digest) & token.is_valid()).last();
         match found {
-            Some(token) => Ok(Grant::of(token.name.as_str(), token.scope)),
+            Some(token) => Ok(Grant { token: Some(digest), ..Grant::of(token.name.as_str(), token.scope) }),
             None => Err(self.failed(peer, Refusal::WrongToken)),
         }
+    }
+
+    /// Whether what was given out by a token still counts: not longer than the token itself.
+    fn still_opens(&self, token: Option<Digest>, needed: Scope) -> bool {
+        let (Some(digest), Some(tokens)) = (token, &self.tokens) else { return true };
+        let tokens = tokens.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        tokens.all().any(|token| token.digest == digest && token.is_valid() && token.scope >= needed)
     }
 
     fn failed(&self, peer: &Peer, refusal: Refusal) -> Refusal {
@@ -249,7 +270,7 @@ mod tests {
     #[test]
     fn a_ticket_opens_one_door_once() {
         let access = access(Settings { no_token: true, ..Settings::default() });
-        let ticket = Ticket { process: "p".into(), role: Role::Viewer, who: "me".into() };
+        let ticket = Ticket { process: "p".into(), role: Role::Viewer, who: "me".into(), token: None };
         let (secret, _) = access.tickets.issue(ticket).unwrap();
         let shown = Some(Credential::Ticket(secret));
         let grant = access.admit(&remote(), shown.as_ref()).unwrap();
@@ -257,6 +278,33 @@ mod tests {
         assert_eq!(grant.role_at("q", None), Err(Refusal::TicketForAnother));
         assert!(grant.role_at("p", Some(Role::Writer)).is_err());
         assert_eq!(access.admit(&remote(), shown.as_ref()), Err(Refusal::WrongTicket), "it is used up");
+    }
+
+    #[test]
+    fn a_ticket_outlived_its_token() {
+        let access = access(Settings::default());
+        let grants = |name: &str| {
+            access.issue(Token::new(name, Scope::Write, name));
+            let token = access.admit(&remote(), Some(&token(name))).unwrap().token;
+            assert!(token.is_some());
+            let ticket = Ticket { process: "p".into(), role: Role::Writer, who: name.into(), token };
+            Some(Credential::Ticket(access.tickets.issue(ticket).unwrap().0))
+        };
+        let (good, revoked, lowered) = (grants("good"), grants("revoked"), grants("lowered"));
+        access.revoke("revoked");
+        access.issue(Token::new("lowered", Scope::Read, "lowered"));
+        assert_eq!(access.admit(&remote(), revoked.as_ref()), Err(Refusal::WrongTicket));
+        assert_eq!(access.admit(&remote(), lowered.as_ref()), Err(Refusal::WrongTicket));
+        assert!(access.admit(&remote(), good.as_ref()).is_ok());
+    }
+
+    #[test]
+    fn a_reader_held_a_program_up() {
+        let (reader, writer) = (Grant::of("eye", Scope::Read), Grant::of("hand", Scope::Write));
+        assert!(reader.flow(Some(Flow::Lossless), Flow::Live).is_err());
+        assert_eq!(reader.flow(None, Flow::Lossless), Ok(Flow::Live));
+        assert_eq!(writer.flow(None, Flow::Lossless), Ok(Flow::Lossless));
+        assert_eq!(writer.flow(Some(Flow::Live), Flow::Lossless), Ok(Flow::Live));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use outlive_core::attach::Role;
 
-use super::token::random_secret;
+use super::token::{Digest, random_secret};
 
 pub(crate) const VALID_FOR: Duration = Duration::from_secs(60);
 /// Tickets that wait to be used.
@@ -20,6 +20,8 @@ pub(crate) struct Ticket {
     pub(crate) role: Role,
     /// Who asked for it.
     pub(crate) who: String,
+    /// By which token, if it was one.
+    pub(crate) token: Option<Digest>,
 }
 
 #[derive(Default)]

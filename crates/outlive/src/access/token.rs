@@ -1,7 +1,13 @@
 //! Tokens and the file that lists them.
 //!
 //! One token per line: `TOKEN [SCOPE [NAME]]`, the scope `admin` unless given; `#` begins a comment line. So a file
-//! with nothing but a token in it, as secrets are mounted everywhere, is a token file.
+//! with nothing but a token in it, as secrets are mounted everywhere, is a token file. Of several lines also the last
+//! must have its end: half of a line that says `read` would be an admin's.
+
+use std::collections::BTreeSet;
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -9,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use super::Scope;
 
 /// What is kept of a token.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Digest([u8; 32]);
 
 impl Digest {
@@ -59,15 +65,38 @@ pub(crate) fn random_secret() -> Result<String, getrandom::Error> {
 }
 
 /// The first token of a file in clear, for the CLI of who may read it.
-pub(crate) fn first_in(file: &std::path::Path) -> Option<String> {
-    let text = std::fs::read_to_string(file).ok()?;
+pub(crate) fn first_in(file: &Path) -> Option<String> {
+    let text = read(file).ok()?;
     let mut secrets = text.lines().filter_map(|line| line.split_whitespace().next());
     secrets.find(|word| !word.starts_with('#')).map(str::to_owned)
 }
 
-/// Why a token file is not taken. Never quotes the file.
+/// Or why the file is not taken; never quotes it.
+pub(crate) fn read_file(file: &Path) -> Result<Vec<Token>, String> {
+    parse_file(&read(file).map_err(|error| error.to_string())?)
+}
+
+/// Never waits for a writer, as a pipe would have us do.
+fn read(file: &Path) -> io::Result<String> {
+    const MOST_BYTES: u64 = 1 << 20;
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(file)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let mut text = String::new();
+    if file.take(MOST_BYTES + 1).read_to_string(&mut text)? as u64 > MOST_BYTES {
+        return Err(io::Error::other("it has more than 1 MiB"));
+    }
+    Ok(text)
+}
+
 pub(crate) fn parse_file(text: &str) -> Result<Vec<Token>, String> {
     let mut tokens: Vec<Token> = Vec::new();
+    let mut seen = BTreeSet::new();
+    if text.trim_end().contains('\n') && !text.ends_with('\n') {
+        return Err("its last line has no end: it may be half of a line".to_owned());
+    }
     for (number, line) in text.lines().enumerate() {
         let number = number + 1;
         let mut words = line.split_whitespace();
@@ -83,7 +112,7 @@ pub(crate) fn parse_file(text: &str) -> Result<Vec<Token>, String> {
             return Err(format!("line {number}: expected TOKEN [SCOPE [NAME]]"));
         }
         let token = Token::new(name, scope, secret);
-        if tokens.iter().any(|other| other.digest == token.digest) {
+        if !seen.insert(token.digest) {
             return Err(format!("line {number}: the same token is there twice"));
         }
         tokens.push(token);
@@ -107,8 +136,32 @@ mod tests {
     }
 
     #[test]
+    fn half_a_line_that_said_read_made_an_admin() {
+        assert_eq!(parse_file("a write\nb read\n").map(|tokens| tokens.len()), Ok(2));
+        for half in ["a write\nb read", "a write\nb rea", "a write\nb", "# who\nb"] {
+            assert!(parse_file(half).is_err(), "{half}");
+        }
+        assert!(parse_file("only").is_ok() && parse_file("only\n").is_ok());
+    }
+
+    #[test]
+    fn only_a_file_of_reasonable_size_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(read_file(dir.path()).unwrap_err().contains("regular"));
+        let pipe = dir.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+        assert!(read_file(&pipe).unwrap_err().contains("regular"), "and it does not wait for a writer");
+        let large = dir.path().join("large");
+        std::fs::write(&large, "# \n".repeat(500_000)).unwrap();
+        assert!(read_file(&large).unwrap_err().contains("1 MiB"));
+        let many: Vec<String> = (0..50_000).map(|number| format!("t{number}\n")).collect();
+        std::fs::write(&large, many.concat()).unwrap();
+        assert_eq!(read_file(&large).map(|tokens| tokens.len()), Ok(50_000));
+    }
+
+    #[test]
     fn a_wrong_file_is_refused_without_quoting_it() {
-        for text in ["", "# nothing", "s3cret root", "s3cret read a b", "s3cret\ns3cret read"] {
+        for text in ["", "# nothing", "s3cret root", "s3cret read a b", "s3cret\ns3cret read\n"] {
             let error = parse_file(text).unwrap_err();
             assert!(!error.contains("s3cret"), "{error}");
         }

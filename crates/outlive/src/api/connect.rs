@@ -27,8 +27,22 @@ use crate::access::Grant;
 use crate::peer::Peer;
 use crate::socket::{self, AfterGap, Reply, Speech, close};
 
-/// A viewer that types on after this many errors does not read them.
-const MAX_REFUSALS: u32 = 100;
+/// Who goes on after this many errors does not read them.
+const MOST_ERRORS: u32 = 100;
+
+/// How often a client was told that what it sent makes no sense, or is not for it.
+#[derive(Default)]
+pub(super) struct Told(AtomicU32);
+
+impl Told {
+    /// The error, or when it was too many, the end.
+    pub(super) fn once_more(&self, error: Message) -> Reply {
+        if self.0.fetch_add(1, Relaxed) < MOST_ERRORS {
+            return Reply::Send(error);
+        }
+        Reply::Close(close(1008, "too many frames that make no sense or are not allowed"))
+    }
+}
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -39,7 +53,7 @@ pub(super) struct ConnectQuery {
     tail: Option<u64>,
     /// `writer` (default) or `viewer`.
     role: Option<String>,
-    /// `lossless` (default of writers) or `live` (default of viewers).
+    /// `lossless` (default of writers, needs the scope write) or `live` (default of viewers).
     flow: Option<String>,
     /// `raw` leaves out the stream byte of a process on pipes.
     framing: Option<String>,
@@ -81,7 +95,8 @@ pub(super) async fn connect(
         _ => None,
     })?;
     let role = grant.role_at(process.id(), role)?;
-    let flow = parse_flow(query.flow, if role == Role::Writer { Flow::Lossless } else { Flow::Live })?;
+    let usual = if role == Role::Writer { Flow::Lossless } else { Flow::Live };
+    let flow = grant.flow(parse_flow(query.flow)?, usual)?;
     let raw =
         super::processes::one_of(query.framing, "framing", "raw", |text| (text == "raw").then_some(()))?.is_some();
     let start = parse_start(query.from.as_deref(), query.tail)?;
@@ -92,7 +107,7 @@ pub(super) async fn connect(
     app.metrics.attached();
     let tagged = !process.is_terminal() && !raw;
     let socket = socket::limited(socket, &app.limits);
-    let speech = Native { app: app.clone(), attachment, tagged, refused: AtomicU32::new(0) };
+    let speech = Native { app: app.clone(), attachment, tagged, told: Told::default() };
     Ok(socket.on_upgrade(move |socket| socket::serve(app, process, speech, cursor, socket)))
 }
 
@@ -136,8 +151,7 @@ struct Native {
     attachment: Attachment,
     /// Frames begin with the stream's number.
     tagged: bool,
-    /// How often a viewer tried to be more than that.
-    refused: AtomicU32,
+    told: Told,
 }
 
 impl Speech for Native {
@@ -207,12 +221,8 @@ impl Native {
         self.attachment.process()
     }
 
-    /// A viewer is told, a few times.
     fn refuse(&self, message: &str) -> Reply {
-        if self.refused.fetch_add(1, Relaxed) < MAX_REFUSALS {
-            return Reply::Send(text(error_frame("read_only", message)));
-        }
-        Reply::Close(close(1008, "a viewer cannot send input"))
+        self.told.once_more(text(error_frame("read_only", message)))
     }
 
     async fn input(&self, bytes: &[u8]) -> Reply {
@@ -231,10 +241,8 @@ impl Native {
             Ok(frame) => frame,
             Err(problem) => {
                 malformed(&self.app, self.process(), &problem, frame);
-                return Reply::Send(text(error_frame(
-                    "invalid_frame",
-                    &format!("invalid frame: {}", problem.detail()),
-                )));
+                let message = format!("invalid frame: {}", problem.detail());
+                return self.told.once_more(text(error_frame("invalid_frame", &message)));
             }
         };
         match frame {
@@ -243,7 +251,7 @@ impl Native {
                     Encoding::parse(encoding.as_deref(), Encoding::Utf8).and_then(|encoding| decode(&data, encoding));
                 match decoded {
                     Ok(bytes) => self.input(&bytes).await,
-                    Err(problem) => Reply::Send(text(error_frame(problem.code(), problem.detail()))),
+                    Err(problem) => self.told.once_more(text(error_frame(problem.code(), problem.detail()))),
                 }
             }
             ClientFrame::Resize { cols, rows } => {

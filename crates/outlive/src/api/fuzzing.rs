@@ -88,7 +88,7 @@ pub fn queries(data: &[u8]) {
         let value = value.into_owned();
         taken(connect::parse_start(Some(&value), None));
         taken(logs::stream_filter(Some(value.clone())));
-        taken(output::parse_flow(Some(value), outlive_core::log::Flow::Live));
+        taken(output::parse_flow(Some(value)));
     }
 }
 

@@ -83,25 +83,30 @@ pub(super) async fn admit(needs: Needs, app: App, request: Request, next: Next) 
     let (mut parts, body) = request.into_parts();
     let peer = peer::of(&parts);
     let credential = credential(&parts, needs);
-    let admitted = app.access.admit(&peer, credential.as_ref()).and_then(|grant| match needs {
-        Needs::Scope(needed) if grant.scope < needed => Err(Refusal::Scope { has: grant.scope, needs: needed }),
-        _ => Ok(grant),
-    });
+    let known = app.access.admit(&peer, credential.as_ref());
+    let (known, admitted) = match (known, needs) {
+        (Ok(grant), Needs::Scope(needed)) if grant.scope < needed => {
+            let refusal = Refusal::Scope { has: grant.scope, needs: needed };
+            (Some(grant), Err(refusal))
+        }
+        (admitted, _) => (None, admitted),
+    };
     let grant = match admitted {
         Ok(grant) => grant,
         Err(refusal) => {
             app.metrics.refused();
             tracing::debug!(from = %peer, path = parts.uri.path(), ?refusal, "refused");
+            if let (Refusal::Scope { .. }, Some(grant)) = (&refusal, known) {
+                Audit::new(&grant, &peer, &parts).status = Some(StatusCode::FORBIDDEN.as_u16());
+            }
             return Problem::from(refusal).into_response();
         }
     };
     if let Some(place) = parts.extensions.get::<Arc<Place>>() {
         place.make_known();
     }
-    let mut audit = match needs {
-        Needs::Scope(Scope::Read) => None,
-        _ => Some(Audit::new(&grant, &peer, &parts)),
-    };
+    let only_reads = needs == Needs::Scope(Scope::Read) && matches!(parts.method, Method::GET | Method::HEAD);
+    let mut audit = (!only_reads).then(|| Audit::new(&grant, &peer, &parts));
     parts.extensions.insert(grant);
     let response = next.run(Request::from_parts(parts, body)).await;
     if let Some(audit) = &mut audit {
@@ -130,16 +135,21 @@ impl Drop for Audit {
     fn drop(&mut self) {
         let Self { who, from, method, path, status } = self;
         if let Some(status) = status {
-            tracing::info!(target: "audit", %who, %from, %method, path, status);
+            tracing::info!(target: "audit", who = &**who, %from, %method, path, status);
         } else {
-            tracing::info!(target: "audit", %who, %from, %method, path, "the client went away");
+            tracing::info!(target: "audit", who = &**who, %from, %method, path, "the client went away");
         }
     }
 }
 
 /// What the request shows. The header is stronger than the query.
 pub(super) fn credential(parts: &Parts, needs: Needs) -> Option<Credential> {
-    let header = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let mut headers = parts.headers.get_all(header::AUTHORIZATION).iter();
+    let header = headers.next().and_then(|value| value.to_str().ok());
+    // It is not for us to choose the one that a proxy did not look at.
+    if headers.next().is_some() {
+        return None;
+    }
     if let Some(token) = header.and_then(bearer) {
         return Some(Credential::Token(token.to_owned()));
     }

@@ -45,7 +45,9 @@ use self::guard::Needs;
 pub(crate) use self::metrics::Metrics;
 use self::problem::{Kind, Problem};
 pub(crate) use self::state::App;
-pub(crate) use self::tokens::issued as issued_tokens;
+pub(crate) use self::tokens::{
+    issued as issued_tokens, keep_of_file as keep_tokens_of_file, of_file as tokens_of_file,
+};
 use crate::access::Scope;
 
 #[derive(OpenApi)]

@@ -18,6 +18,7 @@ use super::extract::{Params, Path};
 use super::logs::stream_filter;
 use super::problem::{Answer, Problem};
 use super::state::App;
+use crate::access::Grant;
 
 /// Bytes per piece of the body.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -33,17 +34,18 @@ pub(super) struct OutputQuery {
     stream: Option<String>,
     /// Go on until the exit and the last byte.
     follow: Option<bool>,
-    /// `lossless` (default) or `live`.
+    /// `lossless` (default, needs the scope write: the program waits for this client) or `live` (default of readers: what
+    /// they read too late cuts the answer off).
     flow: Option<String>,
 }
 
-pub(super) fn parse_flow(text: Option<String>, default: Flow) -> Answer<Flow> {
+pub(super) fn parse_flow(text: Option<String>) -> Answer<Option<Flow>> {
     let parse = |text: &str| match text {
         "lossless" => Some(Flow::Lossless),
         "live" => Some(Flow::Live),
         _ => None,
     };
-    Ok(super::processes::one_of(text, "flow", "lossless, live", parse)?.unwrap_or(default))
+    super::processes::one_of(text, "flow", "lossless, live", parse)
 }
 
 /// An offset that is gone, or not there yet, is not served silently from elsewhere.
@@ -65,9 +67,10 @@ pub(super) async fn output(
     State(app): State<App>,
     Path(id): Path<String>,
     Params(query): Params<OutputQuery>,
+    grant: Grant,
 ) -> Answer<Response> {
     let filter = stream_filter(query.stream)?.unwrap_or(StreamFilter::All);
-    let flow = parse_flow(query.flow, Flow::Lossless)?;
+    let flow = grant.flow(parse_flow(query.flow)?, Flow::Lossless)?;
     let process = app.core.find(&id)?;
     let follow = query.follow.unwrap_or(false);
     let log = if follow { process.started_log().await? } else { process.log()? };

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::json;
 use utoipa::IntoParams;
 
-use super::connect::{begin, malformed, upgrade};
+use super::connect::{Told, begin, malformed, upgrade};
 use super::extract::{Params, Path};
 use super::input::{Encoding, check_size, decode};
 use super::problem::{Answer, Problem};
@@ -58,7 +58,7 @@ pub(super) async fn terminal(
     let cursor = begin(&log, start, Flow::Lossless)?;
     app.metrics.attached();
     let socket = socket::limited(socket, &app.limits);
-    let speech = SandboxAgent { app: app.clone(), attachment };
+    let speech = SandboxAgent { app: app.clone(), attachment, told: Told::default() };
     Ok(socket.on_upgrade(move |socket| socket::serve(app, process, speech, cursor, socket)))
 }
 
@@ -73,6 +73,7 @@ pub(super) enum ClientFrame {
 struct SandboxAgent {
     app: App,
     attachment: Attachment,
+    told: Told,
 }
 
 impl Speech for SandboxAgent {
@@ -112,7 +113,7 @@ impl Speech for SandboxAgent {
             Message::Text(frame) => frame,
             Message::Binary(_) => {
                 self.app.metrics.malformed_frame();
-                return Reply::Send(error("binary input is not supported; use text JSON frames"));
+                return self.told.once_more(error("binary input is not supported; use text JSON frames"));
             }
             Message::Close(_) => return Reply::Close(Message::Close(None)),
             Message::Ping(_) | Message::Pong(_) => return Reply::Nothing,
@@ -126,7 +127,7 @@ impl Speech for SandboxAgent {
             Ok(ClientFrame::Input { data, encoding }) => self.input(&data, encoding.as_deref()).await,
             Err(problem) => {
                 malformed(&self.app, self.attachment.process(), &problem, &frame);
-                Reply::Send(error(&format!("invalid terminal frame: {}", problem.detail())))
+                self.told.once_more(error(&format!("invalid terminal frame: {}", problem.detail())))
             }
         }
     }
@@ -136,7 +137,7 @@ impl SandboxAgent {
     async fn input(&self, data: &str, encoding: Option<&str>) -> Reply {
         let bytes = match Encoding::parse(encoding, Encoding::Utf8).and_then(|encoding| decode(data, encoding)) {
             Ok(bytes) => bytes,
-            Err(problem) => return Reply::Send(error(problem.detail())),
+            Err(problem) => return self.told.once_more(error(problem.detail())),
         };
         let result = match check_size(&self.app, bytes.len()) {
             Ok(()) => self.attachment.input(&bytes).await,

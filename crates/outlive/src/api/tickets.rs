@@ -42,7 +42,7 @@ pub(super) async fn issue(
 ) -> Answer<Json<TicketAnswer>> {
     let process = app.core.find(&request.process_id)?;
     let role = grant.role_at(process.id(), Some(request.role))?;
-    let ticket = Ticket { process: process.id().to_owned(), role, who: grant.who.to_string() };
+    let ticket = Ticket { process: process.id().to_owned(), role, who: grant.who.to_string(), token: grant.token };
     let (ticket, valid_for) = app.access.tickets.issue(ticket).ok_or_else(|| {
         let detail = "too many tickets wait to be used: try again in a minute";
         Problem::new(Kind::StreamError, StatusCode::SERVICE_UNAVAILABLE, "too_many_tickets", detail)

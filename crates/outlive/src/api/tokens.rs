@@ -15,6 +15,7 @@ use crate::access::token::{Token, random_secret};
 
 /// Names in the journal begin like this.
 const PREFIX: &str = "token/";
+const FILE: &str = "token-file";
 const MOST: usize = 1_000;
 const LONGEST_NAME: usize = 100;
 
@@ -58,6 +59,19 @@ pub(super) struct IssuedToken {
 pub(crate) fn issued(core: &outlive_core::Core) -> Vec<Token> {
     let kept = core.stored(PREFIX);
     kept.into_iter().filter_map(|(_, value)| serde_json::from_slice(&value).ok()).collect()
+}
+
+/// Those of the token file as it was when it last made sense.
+pub(crate) fn of_file(core: &outlive_core::Core) -> Vec<Token> {
+    let kept = core.stored(FILE).into_iter().next();
+    kept.and_then(|(_, value)| serde_json::from_slice(&value).ok()).unwrap_or_default()
+}
+
+pub(crate) fn keep_of_file(core: &outlive_core::Core, tokens: &[Token]) {
+    let value = serde_json::to_vec(tokens).unwrap_or_default();
+    if let Err(error) = core.store(FILE, Some(value)) {
+        tracing::warn!(%error, "the tokens of the file cannot be kept for the next server");
+    }
 }
 
 /// The tokens that are known, without their secrets.

@@ -117,7 +117,7 @@ fn begin(line: Line, shared: &Arc<Shared>) {
             tokio::spawn(async move {
                 let Some(tls) = shared.tls.clone() else { return speak(stream, peer, place, &shared).await };
                 let hello = tokio::select! {
-                    hello = tls.accept(stream) => hello,
+                    hello = place.in_turns(tls.accept(stream)) => hello,
                     () = tokio::time::sleep(header_timeout(&shared)) => return,
                     () = place.must_leave() => return,
                 };
@@ -156,6 +156,7 @@ where
     let router = shared.router.clone();
     let of_request = Arc::clone(&place);
     let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
+        of_request.asks();
         request.extensions_mut().insert(peer.clone());
         request.extensions_mut().insert(Arc::clone(&of_request));
         let mut router = router.clone();
@@ -166,25 +167,32 @@ where
     let mut connection = std::pin::pin!(connection);
     let mut ending = shared.ending.clone();
     let mut stranger_until = std::pin::pin!(tokio::time::sleep(header_timeout(shared)));
-    let mut is_stranger = true;
+    let mut may_be_stranger = true;
     let result = loop {
         tokio::select! {
-            result = connection.as_mut() => break result,
+            result = place.in_turns(connection.as_mut()) => break result,
             // Finishes the answer under way and then closes.
             () = async { drop(ending.wait_for(|ending| *ending).await) } => {
                 connection.as_mut().graceful_shutdown();
-                break connection.await;
+                break place.in_turns(connection).await;
             }
-            () = place.must_leave(), if is_stranger => return,
-            () = stranger_until.as_mut(), if is_stranger => {
-                is_stranger = false;
-                if !place.is_known() {
-                    connection.as_mut().graceful_shutdown();
-                    // What it was asking for may be on its way to it; but not for much longer.
-                    let _ = tokio::time::timeout(header_timeout(shared), connection.as_mut()).await;
-                    return;
-                }
-            }
+            () = place.must_leave() => return,
+            () = place.has_asked_enough() => {}
+            () = stranger_until.as_mut(), if may_be_stranger => may_be_stranger = false,
+        }
+        if !may_be_stranger && place.is_known() {
+            continue;
+        }
+        connection.as_mut().graceful_shutdown();
+        // What it was asking for may be on its way to it; but not for much longer.
+        tokio::select! {
+            result = tokio::time::timeout(header_timeout(shared), place.in_turns(connection.as_mut())) => match result {
+                Ok(result) => break result,
+                // Its last request has shown a token: that one may take its time.
+                Err(_) if place.is_known() => break place.in_turns(connection).await,
+                Err(_) => return,
+            },
+            () = place.must_leave() => return,
         }
     };
     if let Err(error) = result {
@@ -205,6 +213,8 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .max_header_list_size(u32::try_from(bytes).unwrap_or(u32::MAX))
         .max_concurrent_streams(256)
+        // Of each stream: what a client does not read waits in its log and not here.
+        .max_send_buf_size(64 * 1024)
         .keep_alive_interval(Duration::from_secs(20))
         .keep_alive_timeout(Duration::from_secs(20));
     builder

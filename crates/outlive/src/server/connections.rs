@@ -2,16 +2,21 @@
 //!
 //! A connection is a *stranger* until it has shown a token (or whatever lets it in). Strangers are few and short-lived, and
 //! when another one comes, the one goes for which we have waited longest: whoever opens thousands of connections and
-//! says nothing throws out only himself. Somebody whose request has arrived, but whose turn has not come yet, is not
-//! waited for.
+//! says nothing, or asks and does not read, throws out only himself. Somebody who has just come, and whose turn has not
+//! come yet, is not waited for.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
+use futures_util::task::AtomicWaker;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 
@@ -27,44 +32,85 @@ pub(crate) struct Connections {
 struct Inner {
     last: u64,
     known: usize,
-    /// Strangers for which we do not wait (yet).
-    unheard: usize,
+    /// Strangers for which we do not wait (yet), in the order in which they came.
+    unheard: BTreeMap<u64, (Instant, Arc<Notify>)>,
     /// Strangers for which we wait, in the order in which that began.
     awaited: BTreeMap<u64, Arc<Notify>>,
+}
+
+impl Inner {
+    fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    fn strangers(&self) -> usize {
+        self.unheard.len() + self.awaited.len()
+    }
+
+    /// False if it was not there any more.
+    fn forget(&mut self, stranger: State) -> bool {
+        match stranger {
+            State::Unheard(number) => self.unheard.remove(&number).is_some(),
+            State::Awaited(number) => self.awaited.remove(&number).is_some(),
+            State::Known => false,
+        }
+    }
+
+    /// The stranger that has to go first, if there is one that may be sent away.
+    fn first_to_go(&mut self) -> Option<Arc<Notify>> {
+        if let Some((_, leave)) = self.awaited.pop_first() {
+            return Some(leave);
+        }
+        let oldest = self.unheard.first_entry()?;
+        (oldest.get().0.elapsed() >= PATIENCE).then(|| oldest.remove().1)
+    }
 }
 
 /// A crowd that comes all at once is let in this many times over before newcomers are turned away: as long as nothing was
 /// read from them, they cost little.
 const CROWD: usize = 4;
+/// Everybody has had a turn by then, and who is still a stranger does not want anything else to be known.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// A stranger that has asked this often is not listened to any more, unless one of its requests shows who it is: what it
+/// does not read of the answers is ours to keep.
+const ASKS_OF_A_STRANGER: u32 = 8;
+/// Of a stranger, this much is read at a time: by HTTP/2, a few bytes ask for something.
+const BITE_BYTES: usize = 512;
 
 impl Connections {
     pub(super) fn new(limits: &Limits) -> Arc<Self> {
         let number = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
-        Arc::new(Self {
-            most: number(limits.max_connections),
-            most_strangers: number(limits.max_strangers),
-            inner: Mutex::default(),
-        })
+        // Logs, terminals and files need descriptors too.
+        let most = number(limits.max_connections).min(number(descriptors() / 2)).max(1);
+        Arc::new(Self { most, most_strangers: number(limits.max_strangers).min(most), inner: Mutex::default() })
     }
 
     /// A place for a newcomer, maybe at the cost of a stranger; `None` if there is none.
     pub(super) fn enter(self: &Arc<Self>) -> Option<Arc<Place>> {
         let mut inner = self.lock();
-        let room = self.most_strangers.min(self.most.saturating_sub(inner.known));
-        while inner.unheard + inner.awaited.len() >= room {
-            match inner.awaited.pop_first() {
-                Some((_, leave)) => leave.notify_one(),
-                None if inner.unheard >= room.saturating_mul(CROWD) => return None,
+        let left = self.most.saturating_sub(inner.known);
+        let room = self.most_strangers.min(left);
+        let crowd = room.saturating_mul(CROWD).min(left);
+        while inner.strangers() >= room {
+            match inner.first_to_go() {
+                Some(leave) => leave.notify_one(),
+                None if inner.strangers() >= crowd => return None,
                 None => break,
             }
         }
-        inner.unheard += 1;
+        let number = inner.number();
         let leave = Arc::new(Notify::new());
+        inner.unheard.insert(number, (Instant::now(), Arc::clone(&leave)));
         Some(Arc::new(Place {
             all: Arc::clone(self),
             leave,
-            state: Mutex::new(State::Unheard),
+            state: Mutex::new(State::Unheard(number)),
             known: AtomicBool::new(false),
+            asked: AtomicU32::new(0),
+            enough: Notify::new(),
+            turn: AtomicU32::new(0),
+            listens: AtomicWaker::new(),
         }))
     }
 
@@ -80,12 +126,27 @@ pub(crate) struct Place {
     state: Mutex<State>,
     /// `State::Known`, without a lock: this is asked with every request.
     known: AtomicBool,
+    /// Requests of a stranger.
+    asked: AtomicU32,
+    enough: Notify,
+    /// How often the connection has had the processor.
+    turn: AtomicU32,
+    /// Wakes who does not listen to a stranger.
+    listens: AtomicWaker,
 }
 
+/// How much is read from a connection at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bite {
+    Whole,
+    Small,
+    None,
+}
+
+/// With its number in the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    Unheard,
-    /// With its number in the line.
+    Unheard(u64),
     Awaited(u64),
     Known,
 }
@@ -99,39 +160,73 @@ impl Place {
         self.change(State::Known);
     }
 
-    /// It has sent nothing that we could read.
+    /// It has sent nothing that we could read, or does not read what we have sent.
     fn is_awaited(&self) {
         self.change(State::Awaited(0));
+    }
+
+    /// It has sent a request.
+    pub(super) fn asks(&self) {
+        if self.is_known() {
+            return;
+        }
+        if self.asked.fetch_add(1, Relaxed) + 1 == ASKS_OF_A_STRANGER {
+            self.enough.notify_one();
+        }
+    }
+
+    fn bite(&self, context: &Context<'_>) -> Bite {
+        if self.is_known() {
+            return Bite::Whole;
+        }
+        self.listens.register(context.waker());
+        // It may have become known just before the waker was there.
+        match self.asked.load(Relaxed) {
+            _ if self.is_known() => Bite::Whole,
+            0..ASKS_OF_A_STRANGER => Bite::Small,
+            _ => Bite::None,
+        }
+    }
+
+    /// Resolves when a stranger has asked often enough.
+    pub(super) async fn has_asked_enough(&self) {
+        self.enough.notified().await;
     }
 
     fn change(&self, to: State) {
         let mut inner = self.all.lock();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match (*state, to) {
-            (State::Unheard, State::Awaited(_)) => {
-                inner.last += 1;
-                let number = inner.last;
-                inner.unheard -= 1;
+            (State::Unheard(number), State::Awaited(_)) if inner.unheard.remove(&number).is_some() => {
+                let number = inner.number();
                 inner.awaited.insert(number, Arc::clone(&self.leave));
                 *state = State::Awaited(number);
             }
-            (State::Unheard, State::Known) => {
-                inner.unheard -= 1;
-                inner.known += 1;
-                *state = State::Known;
-            }
             // One that was thrown out a moment ago counts no more.
-            (State::Awaited(number), State::Known) if inner.awaited.remove(&number).is_some() => {
+            (stranger, State::Known) if inner.forget(stranger) => {
                 inner.known += 1;
                 *state = State::Known;
             }
             _ => {}
         }
-        self.known.store(*state == State::Known, Relaxed);
+        if *state == State::Known {
+            self.known.store(true, Release);
+            self.listens.wake();
+        }
     }
 
     pub(super) fn is_known(&self) -> bool {
-        self.known.load(Relaxed)
+        self.known.load(Acquire)
+    }
+
+    /// Whoever reads from the connection does it in turns: one bite of a stranger in each.
+    pub(super) async fn in_turns<F: Future>(&self, work: F) -> F::Output {
+        let mut work = std::pin::pin!(work);
+        std::future::poll_fn(|context| {
+            self.turn.fetch_add(1, Relaxed);
+            work.as_mut().poll(context)
+        })
+        .await
     }
 
     /// Resolves when somebody else needs the place.
@@ -144,9 +239,8 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut inner = self.all.lock();
         match *self.state.get_mut().unwrap_or_else(PoisonError::into_inner) {
-            State::Unheard => inner.unheard -= 1,
-            State::Awaited(number) => drop(inner.awaited.remove(&number)),
             State::Known => inner.known -= 1,
+            stranger => drop(inner.forget(stranger)),
         }
     }
 }
@@ -156,28 +250,54 @@ pub(super) struct Heard<T> {
     line: T,
     place: Arc<Place>,
     told: bool,
+    /// The turn in which a bite of a stranger was read.
+    bitten_in: Option<u32>,
 }
 
 impl<T> Heard<T> {
     pub(super) fn new(line: T, place: Arc<Place>) -> Self {
-        Self { line, place, told: false }
+        Self { line, place, told: false, bitten_in: None }
+    }
+
+    fn tell<R>(&mut self, result: Poll<R>) -> Poll<R> {
+        if result.is_pending() && !self.told {
+            self.told = true;
+            self.place.is_awaited();
+        }
+        result
     }
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for Heard<T> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, room: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let read = Pin::new(&mut self.line).poll_read(context, room);
-        if read.is_pending() && !self.told {
-            self.told = true;
-            self.place.is_awaited();
-        }
-        read
+        let read = match self.place.bite(context) {
+            Bite::Whole => Pin::new(&mut self.line).poll_read(context, room),
+            // What it asked for has to be counted, and looked at, before the next bite.
+            Bite::Small if self.bitten_in == Some(self.place.turn.load(Relaxed)) => {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Bite::Small => {
+                let mut bite = [0; BITE_BYTES];
+                let most = room.remaining().min(BITE_BYTES);
+                let mut bite = ReadBuf::new(&mut bite[..most]);
+                let read = Pin::new(&mut self.line).poll_read(context, &mut bite);
+                room.put_slice(bite.filled());
+                if read.is_ready() {
+                    self.bitten_in = Some(self.place.turn.load(Relaxed));
+                }
+                read
+            }
+            Bite::None => Poll::Pending,
+        };
+        self.tell(read)
     }
 }
 
 impl<T: AsyncWrite + Unpin> AsyncWrite for Heard<T> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.line).poll_write(context, bytes)
+        let written = Pin::new(&mut self.line).poll_write(context, bytes);
+        self.tell(written)
     }
 
     fn poll_write_vectored(
@@ -185,7 +305,8 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Heard<T> {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.line).poll_write_vectored(context, pieces)
+        let written = Pin::new(&mut self.line).poll_write_vectored(context, pieces);
+        self.tell(written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -193,12 +314,18 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Heard<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.line).poll_flush(context)
+        let flushed = Pin::new(&mut self.line).poll_flush(context);
+        self.tell(flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.line).poll_shutdown(context)
     }
+}
+
+/// How many this process may have open.
+fn descriptors() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -232,6 +359,42 @@ mod tests {
         assert!(all.enter().is_none(), "a crowd has an end too");
         drop(places);
         assert!(all.enter().is_some());
+    }
+
+    #[test]
+    fn who_asks_and_does_not_read_was_never_sent_away() {
+        use tokio::io::AsyncWriteExt as _;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let all = connections(10, 1);
+            let place = all.enter().unwrap();
+            let (line, _unread) = tokio::io::duplex(1);
+            let mut line = Heard::new(line, Arc::clone(&place));
+            let never = tokio::time::timeout(Duration::ZERO, line.write_all(b"an answer"));
+            assert!(never.await.is_err());
+            all.enter().unwrap();
+            assert!(has_to_leave(&place));
+        });
+    }
+
+    #[test]
+    fn a_stranger_may_ask_only_so_often() {
+        use futures_util::FutureExt as _;
+        let all = connections(10, 2);
+        let (stranger, known) = (all.enter().unwrap(), all.enter().unwrap());
+        known.make_known();
+        let ask = |place: &Place, times| (0..times).for_each(|_| place.asks());
+        let enough = |place: &Place| place.has_asked_enough().now_or_never().is_some();
+        ask(&stranger, ASKS_OF_A_STRANGER - 1);
+        assert!(!enough(&stranger));
+        ask(&stranger, 1);
+        assert!(enough(&stranger));
+        ask(&known, 10 * ASKS_OF_A_STRANGER);
+        assert!(!enough(&known));
+        let context = Context::from_waker(std::task::Waker::noop());
+        assert_eq!((stranger.bite(&context), known.bite(&context)), (Bite::None, Bite::Whole));
+        stranger.make_known();
+        assert_eq!(stranger.bite(&context), Bite::Whole, "one of its requests has shown who it is");
     }
 
     #[test]

@@ -111,9 +111,10 @@ async fn serve(line: OwnedFd) -> io::Result<()> {
     let core = Core::take_over(handover, start)?;
     let access = Arc::new(Access::new(&settings, api::issued_tokens(&core)));
     if let Some(file) = &settings.token_file {
-        read_token_file(file, &access);
+        access.set_from_file(api::tokens_of_file(&core));
+        read_token_file(file, &access, &core);
     }
-    watch_files(&settings, &access, tls.as_ref());
+    watch_files(&settings, &access, &core, tls.as_ref());
     let (end, ending) = watch::channel(false);
     let app = App { core: core.clone(), metrics: Arc::new(Metrics::new()), access, limits: settings.limits, ending };
     let mut uids = settings.allow_uids.clone();
@@ -164,22 +165,22 @@ async fn serve(line: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// A file that makes no sense changes nothing; at the very start `serve` has looked at it already.
-fn read_token_file(file: &Path, access: &Access) {
-    let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
-    match text.and_then(|text| token::parse_file(&text)) {
+/// A file that makes no sense changes nothing, also for the next server: it knows what this one has read.
+fn read_token_file(file: &Path, access: &Access, core: &Core) {
+    match token::read_file(file) {
         Ok(tokens) => {
             tracing::info!(tokens = tokens.len(), "the token file was read");
+            api::keep_tokens_of_file(core, &tokens);
             access.set_from_file(tokens);
         }
         Err(error) => tracing::error!(file = %file.display(), error, "the token file is not taken"),
     }
 }
 
-fn watch_files(settings: &Settings, access: &Arc<Access>, tls: Option<&Arc<Tls>>) {
+fn watch_files(settings: &Settings, access: &Arc<Access>, core: &Core, tls: Option<&Arc<Tls>>) {
     if let Some(file) = &settings.token_file {
-        let (access, path) = (Arc::clone(access), file.clone());
-        files::watch(std::slice::from_ref(file), move || read_token_file(&path, &access));
+        let (access, core, path) = (Arc::clone(access), core.clone(), file.clone());
+        files::watch(std::slice::from_ref(file), move || read_token_file(&path, &access, &core));
     }
     if let (Some(tls), Some(files)) = (tls, &settings.tls) {
         let tls = Arc::clone(tls);

@@ -22,7 +22,7 @@ fn read_all(mut stream: TcpStream) -> String {
 const HELLO: &[u8] = b"GET /v1/health HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 /// A connection that has been answered, and stays.
-fn known(outlive: &Outlive) -> TcpStream {
+fn answered(outlive: &Outlive) -> TcpStream {
     let mut stream = outlive.http().connect().unwrap();
     stream.write_all(HELLO).unwrap();
     let mut room = [0; 4096];
@@ -33,8 +33,8 @@ fn known(outlive: &Outlive) -> TcpStream {
 #[test]
 fn connections_beyond_the_limit_are_turned_away_and_let_in_again() {
     let outlive = with(&["maxConnections=2"]);
-    let first = known(&outlive);
-    let _second = known(&outlive);
+    let first = answered(&outlive);
+    let _second = answered(&outlive);
     let answer = read_all(outlive.http().connect().unwrap());
     assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("too_many_connections"), "{answer}");
     drop(first);
@@ -44,13 +44,18 @@ fn connections_beyond_the_limit_are_turned_away_and_let_in_again() {
     });
 }
 
+/// A stranger that was answered and now keeps us waiting.
 #[test]
 fn a_stranger_makes_room_for_the_next_one() {
-    let outlive = with(&["maxStrangers=2"]);
-    let strangers: Vec<TcpStream> = (0..4).map(|_| outlive.http().connect().unwrap()).collect();
-    assert_eq!(outlive.get("/v1/health").status, 200);
-    let first = strangers.into_iter().next().unwrap();
+    let arguments = ["--limit", "maxStrangers=2"].map(str::to_owned).to_vec();
+    let outlive = Outlive::with(Setup { arguments, token: Some("t".into()), ..Setup::default() });
+    let first = answered(&outlive);
+    let second = answered(&outlive);
+    let third = answered(&outlive);
     assert_eq!(read_all(first), "", "the first had to go");
+    assert_eq!(outlive.get("/v1/health").status, 200);
+    assert_eq!(read_all(second), "", "and then the second");
+    drop(third);
 }
 
 #[test]
@@ -75,7 +80,7 @@ fn a_body_has_to_be_there_in_time() {
 #[test]
 fn a_connection_without_requests_is_closed() {
     let outlive = with(&["idleTimeoutMs=200"]);
-    let idle = known(&outlive);
+    let idle = answered(&outlive);
     assert_eq!(read_all(idle), "");
 }
 

@@ -92,7 +92,7 @@ fn calls_that_change_something_are_written_down() {
         let lines: Vec<String> =
             outlive.stderr().lines().filter(|line| line.contains("audit")).map(str::to_owned).collect();
         (lines.len() == 2).then_some(()).inspect(|()| {
-            assert!(lines[0].contains("who=startup") && lines[0].contains("from=127.0.0.1:"), "{}", lines[0]);
+            assert!(lines[0].contains("who=\"startup\"") && lines[0].contains("from=127.0.0.1:"), "{}", lines[0]);
             assert!(lines[1].contains("DELETE") && lines[1].contains(&id), "{}", lines[1]);
         })
     });
@@ -117,4 +117,19 @@ fn a_flood_of_nonsense_does_not_push_the_audit_log_out() {
     });
     assert!(outlive.stderr().contains("malformed control frame"));
     assert!(!outlive.stderr().contains("were dropped"));
+}
+
+#[test]
+fn a_refusal_for_the_scope_and_a_writers_ticket_were_not_written_down() {
+    let outlive = Outlive::with(Setup { token: Some(SECRET.to_owned()), ..Setup::default() });
+    let id = outlive.shell("cat");
+    outlive.post("/v1/tickets", &json!({ "processId": id, "role": "writer" }));
+    let given = outlive.post("/v1/tokens", &json!({ "name": "a b\" status=200", "scope": "read" })).json;
+    let bearer = format!("Bearer {}", given["token"].as_str().unwrap());
+    let path = format!("/v1/processes/{id}/kill");
+    assert_eq!(outlive.http().send("POST", &path, &[("authorization", &bearer)], None).status, 403);
+    let line = |what: &str| outlive.stderr().lines().find(|line| line.contains(what)).map(str::to_owned);
+    crate::harness::eventually("the ticket", || line("path=\"/v1/tickets\""));
+    let refused = crate::harness::eventually("the refusal", || line("/kill"));
+    assert!(refused.contains(r#"who="a b\" status=200""#) && refused.contains("status=403"), "{refused}");
 }

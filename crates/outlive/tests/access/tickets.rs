@@ -51,3 +51,37 @@ fn who_may_only_look_gives_only_viewers_tickets() {
     assert_eq!((ask("writer").status, ask("writer").code().to_owned()), (403, "scope_insufficient".to_owned()));
     assert_eq!(outlive.post("/v1/tickets", &json!({ "processId": "nobody" })).status, 404);
 }
+
+#[test]
+fn a_ticket_outlived_its_token() {
+    let outlive = outlive();
+    let id = outlive.shell("cat");
+    let given = outlive.post("/v1/tokens", &json!({ "name": "guest", "scope": "write" })).json;
+    let bearer = format!("Bearer {}", given["token"].as_str().unwrap());
+    let body = json!({ "processId": id, "role": "writer" }).to_string();
+    let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+    let answer = outlive.http().send("POST", "/v1/tickets", &headers, Some(body.as_bytes()));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let ticket = answer.json["ticket"].as_str().unwrap().to_owned();
+    assert_eq!(outlive.delete("/v1/tokens/guest").status, 204);
+    assert!(Socket::try_connect(outlive.http(), &id, &format!("ticket={ticket}"), true).is_err());
+}
+
+/// By a row of lossless viewers.
+#[test]
+fn who_may_only_look_held_a_program_up() {
+    let outlive = outlive();
+    let id = outlive.shell("cat");
+    let given = outlive.post("/v1/tokens", &json!({ "name": "eye", "scope": "read" })).json;
+    let token = given["token"].as_str().unwrap().to_owned();
+    let bearer = format!("Bearer {token}");
+    let output = |flow: &str| {
+        let path = format!("/v1/processes/{id}/output{flow}");
+        outlive.http().send("GET", &path, &[("authorization", &bearer)], None)
+    };
+    assert_eq!((output("").status, output("?flow=live").status), (200, 200));
+    assert_eq!((output("?flow=lossless").status, output("?flow=lossless").code()), (403, "scope_insufficient"));
+    let query = |flow: &str| format!("role=viewer{flow}&access_token={token}");
+    assert!(Socket::try_connect(outlive.http(), &id, &query("&flow=lossless"), true).is_err());
+    assert!(Socket::try_connect(outlive.http(), &id, &query(""), true).is_ok());
+}

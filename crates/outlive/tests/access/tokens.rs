@@ -126,3 +126,34 @@ fn what_would_be_open_by_mistake_is_refused() {
     let (code, why) = refused(&["--limit", "maxConections=1", "--listen", "127.0.0.1:0"], &[]);
     assert!(code == 2 && why.contains("maxConnections"), "{why}");
 }
+
+/// Not the file's own folder changes, but one further up.
+#[test]
+fn a_folder_on_the_way_to_the_token_file_was_exchanged_unseen() {
+    let dir = tempfile::tempdir().unwrap();
+    for (version, token) in [("1", "one\n"), ("2", "two\n")] {
+        std::fs::create_dir_all(dir.path().join(version).join("secrets")).unwrap();
+        std::fs::write(dir.path().join(version).join("secrets/tokens"), token).unwrap();
+    }
+    std::fs::rename(dir.path().join("1"), dir.path().join("now")).unwrap();
+    let file = dir.path().join("now/secrets/tokens");
+    let access = vec!["--token-file".to_owned(), file.display().to_string()];
+    let outlive = Outlive::with(Setup { access: Some(access), ..Setup::default() });
+    assert_eq!((status_with(&outlive, "one"), status_with(&outlive, "two")), (200, 401));
+    std::fs::rename(dir.path().join("now"), dir.path().join("old")).unwrap();
+    std::fs::rename(dir.path().join("2"), dir.path().join("now")).unwrap();
+    eventually("the new folder's file counts", || (status_with(&outlive, "two") == 200).then_some(()));
+    assert_eq!(status_with(&outlive, "one"), 401);
+}
+
+/// The next server knew no token at all when the file was broken by then.
+#[test]
+fn a_broken_token_file_and_the_death_of_the_server_locked_everybody_out() {
+    let (mut outlive, file, _dir) = with_file("one admin boss\n");
+    outlive.use_token("one");
+    assert_eq!(status_with(&outlive, "one"), 200);
+    std::fs::write(&file, "one nonsense\n").unwrap();
+    eventually("it is refused", || outlive.stderr().contains("is not taken").then_some(()));
+    outlive.kill_server();
+    eventually("the next server", || (status_with(&outlive, "one") == 200).then_some(()));
+}
