@@ -114,7 +114,7 @@ impl Core {
             run.spec.timeout_ms = Some(timeout_ms);
         }
         let _slot = RunSlot::take(&self.services)?;
-        let (process, is_new) = self.begin_run(&run).await?;
+        let Begun { process, is_new, owned } = self.begin_run(&run).await?;
         if let Some(stdin) = run.stdin.take().filter(|_| is_new) {
             let process = Arc::clone(&process);
             tokio::spawn(async move { process.feed(&stdin).await });
@@ -125,14 +125,13 @@ impl Core {
             (None, OnTimeout::Detach) => Some(timeout_ms),
             (None, OnTimeout::Kill) => None,
         };
-        if run.detach || run.idempotency_key.is_some() {
-            self.await_shared(process, cap, patience).await
-        } else {
-            self.await_own(process, cap, patience).await
+        match owned {
+            Some(owned) => self.await_own(process, owned, cap, patience).await,
+            None => self.await_shared(process, cap, patience).await,
         }
     }
 
-    async fn begin_run(&self, run: &Run) -> Result<(Arc<Process>, bool)> {
+    async fn begin_run(&self, run: &Run) -> Result<Begun> {
         loop {
             let mut record = self.new_record(run.spec.clone());
             record.ephemeral = true;
@@ -143,38 +142,50 @@ impl Core {
                 request_hash: request_hash(&(&run.spec, &run.stdin)),
             });
             match self.services.table.reserve(&self.services, record, IfTagExists::Error)? {
-                Reserved::New(process) => match process.start().await {
-                    Ok(()) => return Ok((process, true)),
-                    Err(error) => {
-                        process.remove();
-                        return Err(error);
-                    }
-                },
+                Reserved::New(process) => {
+                    // Before it is started: the request may go away in the midst of that.
+                    let is_shared = run.detach || run.idempotency_key.is_some();
+                    let owned = (!is_shared).then(|| OwnRun(Some(Arc::clone(&process))));
+                    let Err(error) = process.start().await else {
+                        return Ok(Begun { process, is_new: true, owned });
+                    };
+                    owned.map(OwnRun::let_go);
+                    process.remove();
+                    return Err(error);
+                }
                 Reserved::Existing(process) => {
                     let look = |process: &Process| {
                         (process.is_removed() || process.log().is_ok()).then(|| !process.is_removed())
                     };
                     if process.until(look).await {
-                        return Ok((process, false));
+                        return Ok(Begun { process, is_new: false, owned: None });
                     }
                 }
             }
         }
     }
 
-    async fn await_own(&self, process: Arc<Process>, cap: usize, patience: Option<u64>) -> Result<RunOutcome> {
-        let mut owned = OwnRun { process: Some(Arc::clone(&process)) };
+    async fn await_own(
+        &self,
+        process: Arc<Process>,
+        owned: OwnRun,
+        cap: usize,
+        patience: Option<u64>,
+    ) -> Result<RunOutcome> {
         let mut collector = Collector::new(&process, cap, Flow::Lossless)?;
         let finished = tokio::select! {
             finished = within(patience, collector.run()) => finished,
             () = self.services.link.until_gone() => return Err(Error::holder_gone()),
         };
-        owned.process = None;
+        owned.let_go();
         if finished.is_some() {
+            let result = collector.finish();
             // The collector may have seen the exit before the process itself has.
             process.news();
             process.remove();
-            return Ok(RunOutcome::Finished(Arc::new(collector.finish())));
+            // After the answer: to unmap a log takes longer than everything else here.
+            tokio::spawn(async move { drop(process) });
+            return Ok(RunOutcome::Finished(Arc::new(result)));
         }
         process.promote();
         Ok(RunOutcome::StillRunning { process, so_far: Arc::new(collector.so_far()) })
@@ -205,14 +216,26 @@ async fn within<T>(patience_ms: Option<u64>, work: impl Future<Output = T>) -> O
     }
 }
 
+struct Begun {
+    process: Arc<Process>,
+    /// And not an earlier one with the same idempotency key.
+    is_new: bool,
+    /// Lives and dies with the request.
+    owned: Option<OwnRun>,
+}
+
 /// A run whose request is still there. Dropped with the request, it takes the tree along.
-struct OwnRun {
-    process: Option<Arc<Process>>,
+struct OwnRun(Option<Arc<Process>>);
+
+impl OwnRun {
+    fn let_go(mut self) {
+        self.0 = None;
+    }
 }
 
 impl Drop for OwnRun {
     fn drop(&mut self) {
-        if let Some(process) = self.process.take() {
+        if let Some(process) = self.0.take() {
             tokio::spawn(async move {
                 let _ = process.delete(true).await;
             });

@@ -311,7 +311,8 @@ fn a_death_between_term_and_kill_does_not_spare_the_tree() {
     assert!(answer.is_err(), "the server did not die there");
     let info = outlive.wait_exit(&id);
     assert_eq!((info["signal"].as_str(), info["exitReason"].as_str()), (Some("SIGKILL"), Some("stopped")));
-    assert_eq!(proc::with_mark(&id), Vec::<i32>::new());
+    // The command has ended; what it had started got the same signal at the same time, and ends in its own.
+    eventually("the tree is gone", || proc::with_mark(&id).is_empty().then_some(()));
 }
 
 #[test]

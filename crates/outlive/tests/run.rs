@@ -245,6 +245,24 @@ fn a_client_that_goes_away_takes_the_tree_with_it_unless_detached() {
     }
 }
 
+/// Its run went on without anybody, until its time was over.
+#[test]
+fn a_client_that_goes_away_in_the_midst_of_the_start() {
+    let outlive = Outlive::start();
+    let body = json!({ "command": "sleep", "args": ["1000"] }).to_string();
+    let head = format!(
+        "POST /v1/processes/run HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    for _ in 0..100 {
+        let mut stream = outlive.http().connect().unwrap();
+        std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
+    }
+    // Who comes later is answered later.
+    assert_eq!(line(&outlive, "true")["exitCode"], 0);
+    eventually("nothing is left of them", || listed(&outlive, "?all=true").is_empty().then_some(()));
+}
+
 #[test]
 fn runs_are_not_listed_unless_asked_and_leave_nothing() {
     let outlive = Outlive::start();

@@ -11,7 +11,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
-use super::{HolderLink, Line};
+use super::{HolderLink, Line, Room};
 
 pub struct HeldProcess {
     pub held: Held,
@@ -31,10 +31,15 @@ pub struct Handover {
 impl Handover {
     /// Says hello, waits for its turn, and takes everything over.
     pub async fn receive(socket: OwnedFd) -> io::Result<Self> {
-        let socket = crate::polled::poll(Socket::from_fd(socket), Interest::READABLE | Interest::WRITABLE)?;
-        say(&socket, &ToHolder::Hello(PROTOCOL)).await?;
+        let room = Room::of(&socket)?;
+        let socket = crate::polled::poll(Socket::from_fd(socket), Interest::READABLE)?;
+        let say = async |message: ToHolder| {
+            let bytes = message.encode();
+            room.send(|| socket.get_ref().send(&bytes, &[])).await
+        };
+        say(ToHolder::Hello(PROTOCOL)).await?;
         let welcome = welcome(&socket).await?;
-        say(&socket, &ToHolder::Ready(())).await?;
+        say(ToHolder::Ready(())).await?;
         let (mut kept, mut held) = (BTreeMap::new(), Vec::new());
         let another_finishes = loop {
             let received = next(&socket).await?;
@@ -54,10 +59,11 @@ impl Handover {
                 _ => continue,
             }
             crate::hooks::reach("hand_over");
-            say(&socket, &ToHolder::Ack(())).await?;
+            say(ToHolder::Ack(())).await?;
         };
         let link = HolderLink(Arc::new(Line {
             socket,
+            room,
             overflow: Mutex::default(),
             has_overflow: Notify::new(),
             requests: super::Requests::default(),
@@ -78,11 +84,6 @@ async fn welcome(socket: &AsyncFd<Socket>) -> io::Result<Welcome> {
     }
 }
 
-async fn say(socket: &AsyncFd<Socket>, message: &ToHolder) -> io::Result<()> {
-    let bytes = message.encode();
-    socket.async_io(Interest::WRITABLE, |socket| socket.send(&bytes, &[])).await
-}
-
 async fn next(socket: &AsyncFd<Socket>) -> io::Result<Received> {
     let received = socket.async_io(Interest::READABLE, Socket::receive).await?;
     received.ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "the holder went away during the hand-over"))
@@ -92,9 +93,10 @@ async fn next(socket: &AsyncFd<Socket>) -> io::Result<Received> {
 impl HolderLink {
     /// For tests of what needs a link but no holder: nothing that is sent arrives.
     pub(crate) fn to_nobody() -> Self {
-        let (socket, _) = Socket::pair().unwrap();
+        let (socket, _) = Socket::pair().map(|(one, other)| (one.into_fd(), other)).unwrap();
         Self(Arc::new(Line {
-            socket: crate::polled::poll(socket, Interest::READABLE | Interest::WRITABLE).unwrap(),
+            room: Room::of(&socket).unwrap(),
+            socket: crate::polled::poll(Socket::from_fd(socket), Interest::READABLE).unwrap(),
             overflow: Mutex::default(),
             has_overflow: Notify::new(),
             requests: super::Requests::default(),

@@ -5,6 +5,7 @@
 
 mod handover;
 mod requests;
+mod room;
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,6 +22,7 @@ use tokio::sync::Notify;
 
 pub use self::handover::{Handover, HeldProcess};
 use self::requests::{Answer, Requests};
+use self::room::Room;
 use crate::{Error, Result, lock};
 
 /// What happened at the holder, for the one who watches over the processes.
@@ -48,6 +50,7 @@ pub struct HolderLink(Arc<Line>);
 
 struct Line {
     socket: AsyncFd<Socket>,
+    room: Room,
     overflow: Mutex<VecDeque<(Vec<u8>, Option<OwnedFd>)>>,
     has_overflow: Notify,
     requests: Requests,
@@ -249,19 +252,17 @@ impl HolderLink {
         if lock(&self.0.overflow).is_empty() {
             self.0.has_overflow.notified().await;
         }
-        let _ = self
-            .0
-            .socket
-            .async_io(Interest::WRITABLE, |socket| {
-                let mut overflow = lock(&self.0.overflow);
-                while let Some((bytes, fd)) = overflow.front() {
-                    let fds: Vec<BorrowedFd<'_>> = fd.iter().map(AsFd::as_fd).collect();
-                    socket.send(bytes, &fds)?;
-                    overflow.pop_front();
-                }
-                Ok(())
-            })
-            .await;
+        let send = || {
+            let mut overflow = lock(&self.0.overflow);
+            while let Some((bytes, fd)) = overflow.front() {
+                let fds: Vec<BorrowedFd<'_>> = fd.iter().map(AsFd::as_fd).collect();
+                self.0.socket.get_ref().send(bytes, &fds)?;
+                overflow.pop_front();
+            }
+            Ok(())
+        };
+        // A line that broke is noticed by who receives.
+        let _ = self.0.room.send(send).await;
     }
 }
 

@@ -12,46 +12,66 @@ const DEFAULT_TERM: &str = "xterm-256color";
 /// By this a program (and the kill of a tree) knows which process it belongs to.
 pub(super) const PROCESS_ID: &str = "OUTLIVE_PROCESS_ID";
 
-/// Our own environment without what is ours alone (tokens above all).
-fn inherited() -> &'static BTreeMap<Vec<u8>, Vec<u8>> {
-    static INHERITED: OnceLock<BTreeMap<Vec<u8>, Vec<u8>>> = OnceLock::new();
+/// Our own environment without what is ours alone (tokens above all), and with the usual terminal.
+struct Inherited {
+    all: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// The same as a program gets it.
+    block: Vec<u8>,
+}
+
+fn inherited() -> &'static Inherited {
+    static INHERITED: OnceLock<Inherited> = OnceLock::new();
     INHERITED.get_or_init(|| {
-        std::env::vars_os()
+        let mut all: BTreeMap<_, _> = std::env::vars_os()
             .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()))
             .filter(|(name, _)| !name.starts_with(b"OUTLIVE_"))
-            .collect()
+            .collect();
+        all.insert(b"TERM".to_vec(), DEFAULT_TERM.into());
+        let block = block(&all);
+        Inherited { all, block }
     })
 }
 
-pub(super) struct Environment(BTreeMap<Vec<u8>, Vec<u8>>);
+/// `NAME=value` each, with a zero byte behind.
+fn block(all: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<u8> {
+    let mut block = Vec::with_capacity(all.iter().map(|(name, value)| name.len() + value.len() + 2).sum());
+    for (name, value) in all {
+        put(&mut block, name, value);
+    }
+    block
+}
+
+fn put(block: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    for part in [name, b"=", value, b"\0"] {
+        block.extend_from_slice(part);
+    }
+}
+
+pub(super) struct Environment {
+    block: Vec<u8>,
+    path: Option<Vec<u8>>,
+}
 
 impl Environment {
     pub(super) fn of(spec: &Spec, id: &str, user: Option<&User>) -> Self {
-        let mut all = match spec.env_mode {
-            EnvMode::Merge => inherited().clone(),
-            EnvMode::Replace => BTreeMap::new(),
+        let path = |all: &BTreeMap<Vec<u8>, Vec<u8>>| all.get(b"PATH".as_slice()).cloned();
+        // Most ask for nothing special.
+        let (mut block, path) = if spec.env_mode == EnvMode::Merge && spec.env.is_empty() && user.is_none() {
+            let Inherited { all, block } = inherited();
+            let mut own = Vec::with_capacity(block.len() + PROCESS_ID.len() + id.len() + 2);
+            own.extend_from_slice(block);
+            (own, path(all))
+        } else {
+            let all = variables(spec, user);
+            (block(&all), path(&all))
         };
-        if let Some(user) = user {
-            for (name, value) in user.variables() {
-                all.insert(name.into(), value);
-            }
-        }
-        if spec.is_terminal() || spec.env_mode == EnvMode::Merge {
-            all.insert(b"TERM".to_vec(), DEFAULT_TERM.into());
-        }
-        for (name, value) in &spec.env {
-            match value {
-                Some(value) => all.insert(name.as_bytes().to_vec(), value.as_bytes().to_vec()),
-                None => all.remove(name.as_bytes()),
-            };
-        }
-        all.insert(PROCESS_ID.into(), id.into());
-        Self(all)
+        put(&mut block, PROCESS_ID.as_bytes(), id.as_bytes());
+        Self { block, path }
     }
 
-    /// `NAME=value` each.
-    pub(super) fn entries(&self) -> Vec<Vec<u8>> {
-        self.0.iter().map(|(name, value)| [name.as_slice(), b"=", value].concat()).collect()
+    /// `NAME=value` each, with a zero byte behind.
+    pub(super) fn into_block(self) -> Vec<u8> {
+        self.block
     }
 
     /// The paths at which `command` may be, in the order in which `execvp` tries them.
@@ -59,12 +79,36 @@ impl Environment {
         if command.contains('/') {
             return vec![command.into()];
         }
-        let path = self.0.get(b"PATH".as_slice()).map_or(DEFAULT_PATH.as_bytes(), Vec::as_slice);
+        let path = self.path.as_deref().unwrap_or(DEFAULT_PATH.as_bytes());
         path.split(|byte| *byte == b':')
             .map(|folder| if folder.is_empty() { b"." } else { folder })
             .map(|folder| [folder, b"/", command.as_bytes()].concat())
             .collect()
     }
+}
+
+/// All but the one that is ours.
+fn variables(spec: &Spec, user: Option<&User>) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut all = match spec.env_mode {
+        EnvMode::Merge => inherited().all.clone(),
+        EnvMode::Replace => BTreeMap::new(),
+    };
+    if let Some(user) = user {
+        for (name, value) in user.variables() {
+            all.insert(name.into(), value);
+        }
+    }
+    if spec.is_terminal() {
+        all.insert(b"TERM".to_vec(), DEFAULT_TERM.into());
+    }
+    for (name, value) in &spec.env {
+        match value {
+            Some(value) => all.insert(name.as_bytes().to_vec(), value.as_bytes().to_vec()),
+            None => all.remove(name.as_bytes()),
+        };
+    }
+    all.remove(PROCESS_ID.as_bytes());
+    all
 }
 
 #[cfg(test)]
@@ -76,14 +120,28 @@ mod tests {
         Spec { command: "x".into(), env, ..Spec::default() }
     }
 
+    fn entries(spec: &Spec) -> Vec<String> {
+        let block = String::from_utf8(Environment::of(spec, "proc_1", None).into_block()).unwrap();
+        block.split_terminator('\0').map(str::to_owned).collect()
+    }
+
     #[test]
     fn env_is_merged_unset_and_replaced() {
-        let merged = Environment::of(&spec(&[("A", Some("1")), ("PATH", None)]), "proc_1", None).entries();
-        assert!(merged.contains(&b"A=1".to_vec()));
-        assert!(merged.contains(&b"OUTLIVE_PROCESS_ID=proc_1".to_vec()));
-        assert!(!merged.iter().any(|entry| entry.starts_with(b"PATH=")));
+        let merged = entries(&spec(&[("A", Some("1")), ("PATH", None), (PROCESS_ID, Some("made up"))]));
+        assert!(merged.contains(&"A=1".to_owned()));
+        assert!(!merged.iter().any(|entry| entry.starts_with("PATH=")));
+        assert!(!merged.contains(&format!("{PROCESS_ID}=made up")));
         let only = Spec { env_mode: EnvMode::Replace, ..spec(&[("A", Some("1"))]) };
-        assert_eq!(Environment::of(&only, "p", None).entries().len(), 2);
+        assert_eq!(entries(&only), ["A=1", "OUTLIVE_PROCESS_ID=proc_1"]);
+    }
+
+    #[test]
+    fn who_asks_for_nothing_special_gets_the_same() {
+        let plain = entries(&spec(&[]));
+        let mut special = entries(&spec(&[("OUTLIVE_X", Some("1"))]));
+        special.retain(|entry| entry != "OUTLIVE_X=1");
+        assert_eq!(plain, special);
+        assert!(plain.contains(&"TERM=xterm-256color".to_owned()));
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl Plan<'_> {
             generation: self.generation,
             programs,
             arguments,
-            environment: environment.entries(),
+            environment: environment.into_block(),
             cwd: spec.cwd.clone().unwrap_or_default().into_bytes(),
             io: Io {
                 cols: size.map_or(0, |size| size.cols),

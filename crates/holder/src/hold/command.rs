@@ -61,7 +61,10 @@ impl Holder {
                     process.input = None;
                 }
             }
-            ToHolder::Forget(key) => self.forget(key),
+            ToHolder::Forget(key) => {
+                self.forget(key);
+                self.spare_log.make();
+            }
             ToHolder::Keep(name) => {
                 if self.kept.len() < MAX_KEPT
                     && let Some(fd) = descriptors.pop()

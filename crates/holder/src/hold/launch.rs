@@ -28,8 +28,6 @@ pub(super) struct Launching {
     streams: Vec<(OwnedFd, Stream)>,
     input: Option<OwnedFd>,
     time_limit_at: u64,
-    /// What the program finds in OUTLIVE_PROCESS_ID.
-    id: String,
 }
 
 fn confine(path: &std::path::Path, spawn: &Spawn) -> Result<(), (SpawnStage, i32)> {
@@ -87,7 +85,7 @@ impl Holder {
             _ => Err((SpawnStage::Confine, libc::EOPNOTSUPP)),
         };
         let launched = confined.and_then(|()| {
-            spawn::launch(&spawn, &ends.program, procs.as_ref().map(AsFd::as_fd), &self.inherited, true)
+            spawn::launch(&spawn, ends.program(), procs.as_ref().map(AsFd::as_fd), &self.inherited, true)
         });
         let launched = launched.and_then(|launch| match self.poll.add(launch.gate(), Source::Gate { key }) {
             Ok(()) => Ok(launch),
@@ -110,10 +108,6 @@ impl Holder {
             }
         };
         self.pids.insert(launch.pid, key);
-        // While the new process makes its way to its exec.
-        if !restart {
-            self.spare_log.make(spawn.log_budget, spawn::reserve(&spawn.io));
-        }
         let stuck_at = clock::boot_ms() + STUCK_MS;
         self.timers.arm(stuck_at, key);
         if let Some(process) = self.processes.get_mut(&key) {
@@ -129,7 +123,6 @@ impl Holder {
                 streams: ends.streams,
                 input: ends.input,
                 time_limit_at: spawn.time_limit_at,
-                id: id_of(&spawn),
             });
         }
         Ok(())
@@ -138,8 +131,8 @@ impl Holder {
     /// The child has executed its program, or failed to.
     pub(super) fn gate_closed(&mut self, key: u64) {
         let Some(process) = self.processes.get_mut(&key) else { return };
+        // Out of the poll set with its last descriptor, at the end of this.
         let Some(launching) = process.launching.take() else { return };
-        self.poll.remove(launching.launch.gate());
         if let Err((stage, errno)) = launching.launch.outcome() {
             let note = SpawnFailed { request: launching.asker.request, key, stage, errno };
             self.drop_launch(key, launching.launch.pid);
@@ -158,7 +151,10 @@ impl Holder {
         process.cause = None;
         process.input = launching.input;
         let marked = tree::mark::key_of(process.pid) == Some(key);
-        process.unmarked = (!marked).then(|| Root::of(process.pid, key, &launching.id));
+        process.unmarked = (!marked).then(|| {
+            let id = launching.launch.variable(tree::ENVIRON_VARIABLE).unwrap_or_default();
+            Root::of(process.pid, key, &String::from_utf8_lossy(id))
+        });
         process.log.begin_generation(launching.generation);
         for (fd, stream) in launching.streams {
             self.add_stream(key, fd, stream);
@@ -190,10 +186,4 @@ impl Holder {
             self.remove(key);
         }
     }
-}
-
-fn id_of(spawn: &Spawn) -> String {
-    let prefix = format!("{}=", tree::ENVIRON_VARIABLE).into_bytes();
-    let entry = spawn.environment.iter().find_map(|entry| entry.strip_prefix(prefix.as_slice()));
-    String::from_utf8_lossy(entry.unwrap_or_default()).into_owned()
 }

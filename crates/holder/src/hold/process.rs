@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use super::Holder;
 use super::command::{Asker, Errand};
-use super::event::Source;
+use super::event::{Poll, Source};
 use super::launch::Launching;
 use super::setup;
 use crate::clock;
@@ -50,6 +50,16 @@ pub(super) struct StreamEnd {
     pub(super) fd: Option<OwnedFd>,
     pub(super) stream: Stream,
     pub(super) blocked: bool,
+}
+
+impl StreamEnd {
+    /// It has ended. A pipe leaves the poll set with its one descriptor; a terminal has another one, for the input.
+    fn leave(&mut self, poll: &Poll) {
+        if let Some(fd) = self.fd.take().filter(|_| self.stream == Stream::Terminal) {
+            poll.remove(&fd);
+        }
+        self.blocked = false;
+    }
 }
 
 impl Process {
@@ -171,9 +181,7 @@ impl Holder {
                 }
             }
             Recorded::Ended => {
-                self.poll.remove(fd);
-                end.fd = None;
-                end.blocked = false;
+                end.leave(&self.poll);
                 process.count_streams();
             }
         }
@@ -207,9 +215,7 @@ impl Holder {
             };
             let ended = waiting > 0 && process.log.drain(fd.as_fd(), end.stream, waiting) == Recorded::Ended;
             if ended {
-                self.poll.remove(fd);
-                end.fd = None;
-                end.blocked = false;
+                end.leave(&self.poll);
             }
         }
         let cause = match process.cause {

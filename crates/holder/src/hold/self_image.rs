@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use super::Holder;
 use super::process::Process;
@@ -66,7 +66,7 @@ impl Holder {
         let spawn = Spawn::of_ours(vec![self.settings.program.clone()], arguments);
         let output = || rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3);
         let stdio = [rustix::io::fcntl_dupfd_cloexec(state, 3)?, output()?, output()?];
-        let launch = spawn::launch(&spawn, &stdio, None, &self.inherited, false)
+        let launch = spawn::launch(&spawn, stdio.each_ref().map(AsFd::as_fd), None, &self.inherited, false)
             .map_err(|(_, errno)| io::Error::from_raw_os_error(errno))?;
         wait_for(&launch)
     }

@@ -172,7 +172,7 @@ impl Holder {
         let output = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 3);
         let stdio = [theirs.into_fd(), output(rustix::stdio::stdout())?, output(rustix::stdio::stderr())?];
         let inherited = Inherited { open_files: super::setup::open_files(), ..self.inherited.clone() };
-        let launch = spawn::launch(&spawn, &stdio, None, &inherited, false)
+        let launch = spawn::launch(&spawn, stdio.each_ref().map(AsFd::as_fd), None, &inherited, false)
             .map_err(|(_, errno)| io::Error::from_raw_os_error(errno))?;
         self.poll.add(&ours, Source::Server { epoch })?;
         let until = clock::boot_ms() + READY_MS;

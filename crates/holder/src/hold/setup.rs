@@ -102,12 +102,12 @@ pub(super) fn current_umask() -> u32 {
 impl Spawn {
     /// A program of our own, in our own environment: a server, or the next holder's dry run.
     pub(super) fn of_ours(programs: Vec<Vec<u8>>, arguments: Vec<Vec<u8>>) -> Self {
-        let entry = |(name, value): (OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
+        let entry = |(name, value): (OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes(), b"\0"].concat();
         Self {
             generation: 1,
             programs,
             arguments,
-            environment: std::env::vars_os().map(entry).collect(),
+            environment: std::env::vars_os().flat_map(entry).collect(),
             ..Self::absent()
         }
     }

@@ -10,7 +10,8 @@ impl Holder {
     pub(super) fn take_signals(&mut self) -> bool {
         let mut reap = false;
         let mut buffer = [0u8; size_of::<libc::signalfd_siginfo>() * 8];
-        while let Ok(count) = rustix::io::read(&self.signals, &mut buffer) {
+        loop {
+            let Ok(count) = rustix::io::read(&self.signals, &mut buffer) else { break };
             for info in buffer[..count].chunks_exact(size_of::<libc::signalfd_siginfo>()) {
                 // ssi_signo is the first field, a u32.
                 let number = info.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes)) as i32;
@@ -19,6 +20,9 @@ impl Holder {
                     libc::SIGHUP => self.begin_upgrade(),
                     _ => self.begin_shutdown(),
                 }
+            }
+            if count < buffer.len() {
+                break;
             }
         }
         reap

@@ -1,6 +1,7 @@
 //! The descriptors of a new process: pipes, or a terminal.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -18,11 +19,27 @@ const PIPE_BYTES: usize = 256 * 1024;
 /// Both ends of a process's standard streams.
 pub struct Ends {
     /// For descriptors 0, 1 and 2 of the program.
-    pub program: [OwnedFd; 3],
+    program: [ProgramEnd; 3],
     /// What the holder records.
     pub streams: Vec<(OwnedFd, Stream)>,
     /// Where the server writes input; for a terminal the same as the recorded one.
     pub input: Option<OwnedFd>,
+}
+
+enum ProgramEnd {
+    Own(OwnedFd),
+    /// Of all programs that have no input.
+    Null(BorrowedFd<'static>),
+}
+
+impl Ends {
+    /// For descriptors 0, 1 and 2 of the program.
+    pub fn program(&self) -> [BorrowedFd<'_>; 3] {
+        self.program.each_ref().map(|end| match end {
+            ProgramEnd::Own(fd) => fd.as_fd(),
+            ProgramEnd::Null(fd) => *fd,
+        })
+    }
 }
 
 /// What can be unread in the pipes or terminal when a program ends, and so must fit into the log's reserve.
@@ -38,19 +55,30 @@ fn pipes(io: &Io) -> Result<Ends, Errno> {
     let (input, stdin) = if io.stdin {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
         set_nonblocking(write.as_fd())?;
-        (Some(write), read)
+        (Some(write), ProgramEnd::Own(read))
     } else {
-        let null = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-        // An empty chroot has no /dev/null; a pipe without a writer reads as empty just the same.
-        (None, null.or_else(|_| pipe_with(PipeFlags::CLOEXEC).map(|(read, _)| read))?)
+        (None, nothing()?)
     };
     let (stdout_read, stdout) = output_pipe()?;
     let (stderr_read, stderr) = output_pipe()?;
     Ok(Ends {
-        program: [stdin, stdout, stderr],
+        program: [stdin, ProgramEnd::Own(stdout), ProgramEnd::Own(stderr)],
         streams: vec![(stdout_read, Stream::Stdout), (stderr_read, Stream::Stderr)],
         input,
     })
+}
+
+/// Opened once: that takes longer than everything else that a program without input needs here.
+fn nothing() -> Result<ProgramEnd, Errno> {
+    static NULL: OnceLock<OwnedFd> = OnceLock::new();
+    if let Some(null) = NULL.get() {
+        return Ok(ProgramEnd::Null(null.as_fd()));
+    }
+    match rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(null) => Ok(ProgramEnd::Null(NULL.get_or_init(|| null).as_fd())),
+        // An empty chroot has no /dev/null; a pipe without a writer reads as empty just the same.
+        Err(_) => Ok(ProgramEnd::Own(pipe_with(PipeFlags::CLOEXEC)?.0)),
+    }
 }
 
 fn output_pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
@@ -81,7 +109,8 @@ fn terminal(io: &Io, identity: Option<&Identity>) -> Result<Ends, Errno> {
         let owner = rustix::fs::Uid::from_raw(identity.uid);
         let _ = rustix::fs::fchown(&slave, Some(owner), None);
     }
-    let program = [rustix::io::fcntl_dupfd_cloexec(&slave, 3)?, rustix::io::fcntl_dupfd_cloexec(&slave, 3)?, slave];
+    let [stdin, stdout] = [rustix::io::fcntl_dupfd_cloexec(&slave, 3)?, rustix::io::fcntl_dupfd_cloexec(&slave, 3)?];
+    let program = [stdin, stdout, slave].map(ProgramEnd::Own);
     let input = rustix::io::fcntl_dupfd_cloexec(&master, 3)?;
     Ok(Ends { program, streams: vec![(master, Stream::Terminal)], input: Some(input) })
 }

@@ -65,8 +65,9 @@ pub(super) struct Stage {
     pub(super) no_new_privileges: bool,
     /// `SpawnStage << 16 | errno` once something failed.
     pub(super) failure: AtomicU32,
-    /// Owns what the pointers above point to.
+    /// These two own what the pointers above point to.
     _strings: Vec<CString>,
+    environment: Vec<u8>,
 }
 
 /// A child on its way to its exec.
@@ -81,6 +82,12 @@ impl Launch {
     /// Readable (hung up) as soon as the child has executed its program or failed.
     pub fn gate(&self) -> BorrowedFd<'_> {
         self.gate.as_fd()
+    }
+
+    /// A variable of the program's environment.
+    pub fn variable(&self, name: &str) -> Option<&[u8]> {
+        entries(&self.stage.environment)
+            .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?.strip_suffix(b"\0"))
     }
 
     /// Valid once the gate has closed.
@@ -126,6 +133,7 @@ impl Stage {
             no_new_privileges: false,
             failure: AtomicU32::new(0),
             _strings: Vec::new(),
+            environment: Vec::new(),
         }
     }
 
@@ -141,14 +149,14 @@ impl Stage {
             |items: &[Vec<u8>]| -> Result<Vec<*const c_char>, Errno> { items.iter().map(|item| keep(item)).collect() };
         let programs = list(&spawn.programs)?;
         let mut argv = list(&spawn.arguments)?;
-        let mut envp = list(&spawn.environment)?;
         let cwd = if spawn.cwd.is_empty() { std::ptr::null() } else { keep(&spawn.cwd)? };
         argv.push(std::ptr::null());
         let as_script = |program: &*const c_char| {
             [c"sh".as_ptr(), *program].into_iter().chain(argv.iter().skip(1).copied()).collect()
         };
         let script_argv = programs.iter().map(as_script).collect();
-        envp.push(std::ptr::null());
+        let environment = spawn.environment.clone();
+        let envp = entries(&environment).map(|entry| entry.as_ptr().cast()).chain([std::ptr::null()]).collect();
         let mut limits = vec![StageLimit {
             resource: libc::RLIMIT_NOFILE,
             soft: inherited.open_files.0,
@@ -180,15 +188,21 @@ impl Stage {
             no_new_privileges: spawn.no_new_privileges,
             confined: spawn.is_confined(),
             _strings: strings,
+            environment,
             ..Self::empty()
         })
     }
 }
 
+/// The entries of an environment, each with its zero byte; what has none is left out.
+fn entries(environment: &[u8]) -> impl Iterator<Item = &[u8]> {
+    environment.split_inclusive(|byte| *byte == 0).filter(|entry| entry.ends_with(b"\0"))
+}
+
 /// Starts the child. All of the holder's signals are blocked, so none can be handled in the child.
 pub fn launch(
     spawn: &Spawn,
-    stdio: &[OwnedFd; 3],
+    stdio: [BorrowedFd<'_>; 3],
     cgroup_procs: Option<BorrowedFd<'_>>,
     inherited: &Inherited,
     marked: bool,
@@ -196,7 +210,7 @@ pub fn launch(
     let prepare = |errno: Errno| (SpawnStage::Prepare, errno.raw_os_error());
     let mut stage = Box::new(Stage::new(spawn, inherited, marked).map_err(prepare)?);
     let (gate, child_gate) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(prepare)?;
-    stage.stdio = [stdio[0].as_raw_fd(), stdio[1].as_raw_fd(), stdio[2].as_raw_fd()];
+    stage.stdio = stdio.map(|fd| fd.as_raw_fd());
     stage.gate = child_gate.as_raw_fd();
     stage.cgroup_procs = cgroup_procs.map_or(-1, |fd| fd.as_raw_fd());
     // u128 gives the 16-byte alignment that the ABI wants of a stack.

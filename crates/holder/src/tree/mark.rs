@@ -15,6 +15,7 @@
 //!   so on purpose, forks twice and begins a session of its own has escaped where there is no cgroup (docs/security.md).
 
 use std::io;
+use std::sync::OnceLock;
 
 use rustix::io::Errno;
 
@@ -43,8 +44,12 @@ fn key_below(random: u64, ceiling: u64) -> u64 {
 
 /// Keys must stay below our own if we are marked ourselves; root could raise the limit, but need not.
 fn own_ceiling() -> u64 {
-    let hard = rustix::process::getrlimit(rustix::process::Resource::Rttime).maximum;
-    hard.and_then(key_from_limit).unwrap_or(KEY_MASK)
+    // Nobody lowers it in the midst of our life.
+    static CEILING: OnceLock<u64> = OnceLock::new();
+    *CEILING.get_or_init(|| {
+        let hard = rustix::process::getrlimit(rustix::process::Resource::Rttime).maximum;
+        hard.and_then(key_from_limit).unwrap_or(KEY_MASK)
+    })
 }
 
 /// The key of a process, or `None` if it carries no mark or is gone.

@@ -93,8 +93,8 @@ wire_struct! {
         /// Paths to try in order, as `execvp` would.
         pub programs: Vec<Vec<u8>>,
         pub arguments: Vec<Vec<u8>>,
-        /// The whole environment, `NAME=value` each.
-        pub environment: Vec<Vec<u8>>,
+        /// The whole environment as the program will have it: `NAME=value` each, with a zero byte behind.
+        pub environment: Vec<u8>,
         pub cwd: Vec<u8>,
         pub io: Io,
         pub identity: Option<Identity>,
@@ -311,7 +311,7 @@ mod tests {
             generation: 1,
             programs: vec![b"/bin/echo".to_vec(), b"/usr/bin/echo".to_vec()],
             arguments: vec![b"echo".to_vec(), vec![0xff, 0]],
-            environment: vec![b"A=b".to_vec()],
+            environment: b"A=b\0".to_vec(),
             cwd: b"/".to_vec(),
             io: Io { cols: 80, rows: 24, stdin: true },
             identity: Some(Identity { uid: 1, gid: 2, groups: vec![3, 4] }),

@@ -35,7 +35,7 @@ pub use socket::{Received, Socket};
 pub(crate) use socket::{read_sealed, sealed};
 
 /// Raised when an older peer would misunderstand a message.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// Larger messages are put into a memfd, far below what a socket buffer takes.
 pub const MAX_PACKET: usize = 64 * 1024;

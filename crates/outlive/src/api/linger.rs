@@ -11,7 +11,6 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
 use axum::http::header;
-use axum::middleware::Next;
 use axum::response::Response;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -20,14 +19,14 @@ use http_body_util::BodyExt;
 const MOST_BYTES: usize = 16 << 20;
 const WITHIN: Duration = Duration::from_secs(2);
 
-pub(super) async fn linger(request: Request, next: Next) -> Response {
+pub(super) async fn linger(request: Request, next: impl AsyncFnOnce(Request) -> Response) -> Response {
     // Who asks first has not sent anything yet, and to read would invite it.
     if request.body().is_end_stream() || request.headers().contains_key(header::EXPECT) {
-        return next.run(request).await;
+        return next(request).await;
     }
     let (parts, body) = request.into_parts();
     let lent = Lent(Arc::new(Mutex::new(body)));
-    let response = next.run(Request::from_parts(parts, Body::new(lent.clone()))).await;
+    let response = next(Request::from_parts(parts, Body::new(lent.clone()))).await;
     if response.status().is_client_error() {
         let _ = tokio::time::timeout(WITHIN, discard(lent)).await;
     }

@@ -30,10 +30,10 @@ mod tokens;
 mod wait;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use utoipa::OpenApi;
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
@@ -191,9 +191,7 @@ pub(crate) fn router(app: App) -> Router {
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(most))
-        .layer(middleware::from_fn_with_state(app.clone(), guard::door))
-        .layer(middleware::from_fn(linger::linger))
-        .layer(middleware::from_fn_with_state(app.clone(), count))
+        .layer(middleware::from_fn_with_state(app.clone(), around))
         .with_state(app)
 }
 
@@ -208,10 +206,17 @@ async fn wrong_method(method: Method, request: Request) -> Problem {
     Problem::new(Kind::InvalidRequest, StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
 }
 
+/// What stands around every handler. One layer: each costs as much as what it does.
+async fn around(State(app): State<App>, request: Request, next: Next) -> Response {
+    let behind_the_door = async |request: Request| next.run(request).await;
+    let at_the_door = async |request: Request| guard::door(&app, request, behind_the_door).await;
+    count(&app, request, async |request| linger::linger(request, at_the_door).await).await
+}
+
 /// Counts answers and keeps a line about each in the log.
-async fn count(axum::extract::State(app): axum::extract::State<App>, request: Request, next: Next) -> Response {
+async fn count(app: &App, request: Request, next: impl AsyncFnOnce(Request) -> Response) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let response = next.run(request).await.into_response();
+    let response = next(request).await;
     let code = response.extensions().get::<problem::Code>().map(|code| code.0);
     app.metrics.answered(response.status().as_u16());
     tracing::debug!(%method, path, status = response.status().as_u16(), code, "answered");
