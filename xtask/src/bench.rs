@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: runs the `bench/` package against a release build, whose path it gets in
+//! `cargo xtask bench`: runs the `bench/` package against the binary that is shipped (dist.rs), whose path it gets in
 //! `OUTLIVE_BIN`. Whoever has set that variable is taken at his word, and nothing is built.
 
 use std::env;
@@ -6,9 +6,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::repo::Repo;
-use crate::stages::BUILD_LIMIT;
 use crate::{EXIT_USAGE, Result};
-use crate::{conformance, run};
+use crate::{conformance, dist, run};
 
 /// Somebody is watching; this only ends a run that was forgotten.
 const BENCH_LIMIT: Duration = Duration::from_secs(2 * 3600);
@@ -22,8 +21,7 @@ pub(crate) fn run(repo: &Repo, arguments: &[&str]) -> Result<ExitCode> {
         // The package runs at the root of the repository, its user may stand elsewhere.
         env::current_dir()?.join(chosen)
     } else {
-        run::check(&mut repo.cargo(["build", "--release", "--package", "outlive"]), BUILD_LIMIT)?;
-        repo.target("release/outlive")
+        dist::build(repo)?
     };
     // The guard counts outlive alone.
     if !arguments.contains(&"--guard")

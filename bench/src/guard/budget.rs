@@ -11,7 +11,7 @@ use super::Cost;
 use crate::Result;
 
 const HEAD: &str = "\
-# What one turn of each hot path may cost in the server, counted by callgrind on the release build.
+# What one turn of each hot path may cost in the server, counted by callgrind on dist/outlive.
 # `cargo xtask bench --guard` fails when a count is above its budget by more than the tolerance (in percent).
 # `cargo xtask bench --guard --update` writes the counts of this build; say in the commit why they rose.
 ";

@@ -1,7 +1,7 @@
 //! Counts instead of times: how many instructions and system calls the server spends on one turn of each hot path.
 //!
 //! Counts are the same on a busy machine and on an idle one, so they can be compared with a budget that is checked in.
-//! They are taken by callgrind from the release binary as it is (counted_server.rs); the hardware's own counters are
+//! They are taken by callgrind from the shipped binary as it is (counted_server.rs); the hardware's own counters are
 //! not there in most virtual machines.
 
 mod budget;

@@ -10,8 +10,7 @@ impl Holder {
     pub(super) fn take_signals(&mut self) -> bool {
         let mut reap = false;
         let mut buffer = [0u8; size_of::<libc::signalfd_siginfo>() * 8];
-        loop {
-            let Ok(count) = rustix::io::read(&self.signals, &mut buffer) else { break };
+        while let Ok(count) = rustix::io::read(&self.signals, &mut buffer) {
             for info in buffer[..count].chunks_exact(size_of::<libc::signalfd_siginfo>()) {
                 // ssi_signo is the first field, a u32.
                 let number = info.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes)) as i32;

@@ -26,6 +26,7 @@ pub(crate) struct Connections {
     most: usize,
     most_strangers: usize,
     inner: Mutex<Inner>,
+    nobody: Notify,
 }
 
 #[derive(Default)]
@@ -83,7 +84,12 @@ impl Connections {
         let number = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
         // Logs, terminals and files need descriptors too.
         let most = number(limits.max_connections).min(number(descriptors() / 2)).max(1);
-        Arc::new(Self { most, most_strangers: number(limits.max_strangers).min(most), inner: Mutex::default() })
+        Arc::new(Self {
+            most,
+            most_strangers: number(limits.max_strangers).min(most),
+            inner: Mutex::default(),
+            nobody: Notify::new(),
+        })
     }
 
     /// A place for a newcomer, maybe at the cost of a stranger; `None` if there is none.
@@ -112,6 +118,16 @@ impl Connections {
             turn: AtomicU32::new(0),
             listens: AtomicWaker::new(),
         }))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        let inner = self.lock();
+        inner.known + inner.strangers() == 0
+    }
+
+    /// Resolves once each time the last one has gone.
+    pub(super) async fn until_nobody_is_there(&self) {
+        self.nobody.notified().await;
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
@@ -241,6 +257,9 @@ impl Drop for Place {
         match *self.state.get_mut().unwrap_or_else(PoisonError::into_inner) {
             State::Known => inner.known -= 1,
             stranger => drop(inner.forget(stranger)),
+        }
+        if inner.known + inner.strangers() == 0 {
+            self.all.nobody.notify_one();
         }
     }
 }

@@ -9,6 +9,7 @@ mod accept;
 mod connections;
 mod files;
 mod logging;
+mod memory;
 mod tls;
 
 use std::io;
@@ -47,6 +48,7 @@ pub(crate) struct Options {
 
 /// Returns the exit code of the server.
 pub(crate) fn run(options: &Options) -> i32 {
+    memory::set_up();
     if logging::start(&options.log_level, options.log_format == "json").is_err() {
         return 1;
     }
@@ -130,6 +132,7 @@ async fn serve(line: OwnedFd) -> io::Result<()> {
     let mut notice = core.notice();
     let accepting: Vec<_> =
         listeners.into_iter().map(|listener| tokio::spawn(accept::accept(listener, Arc::clone(&shared)))).collect();
+    tokio::spawn(memory::give_back_when_quiet(Arc::clone(&shared.connections)));
     drop(shared);
     tracing::info!(epoch = core.welcome().epoch, "serving");
     let mut stop = signal(SignalKind::terminate())?;
