@@ -149,7 +149,9 @@ impl Core {
                     let Err(error) = process.start().await else {
                         return Ok(Begun { process, is_new: true, owned });
                     };
-                    owned.map(OwnRun::let_go);
+                    if let Some(owned) = owned {
+                        owned.let_go();
+                    }
                     process.remove();
                     return Err(error);
                 }
