@@ -96,6 +96,15 @@ pub struct Config {
     pub max_events: u64,
     /// Results of keyed or detached runs are kept this long.
     pub retain_runs_ms: u64,
+    pub max_sessions: u64,
+    /// Commands that wait in one session.
+    pub max_queued_execs: u64,
+    /// Commands that are over and remembered, per session.
+    pub max_execs_per_session: u64,
+    /// Bytes of output that are kept of each command of a session.
+    pub max_log_bytes_per_exec: u64,
+    /// Bytes per stream in the answer to a command of a session, at most.
+    pub max_exec_output_bytes: u64,
 }
 
 impl Default for Config {
@@ -113,6 +122,11 @@ impl Default for Config {
             max_attachments_per_process: 256,
             max_events: 10_000,
             retain_runs_ms: 60_000,
+            max_sessions: 256,
+            max_queued_execs: 256,
+            max_execs_per_session: 1_000,
+            max_log_bytes_per_exec: 32 << 20,
+            max_exec_output_bytes: 32 << 20,
         }
     }
 }
@@ -126,6 +140,11 @@ impl Config {
             ("inputTimeoutMs", self.input_timeout_ms),
             ("maxAttachmentsPerProcess", self.max_attachments_per_process),
             ("maxEvents", self.max_events),
+            ("maxSessions", self.max_sessions),
+            ("maxQueuedExecs", self.max_queued_execs),
+            ("maxExecsPerSession", self.max_execs_per_session),
+            ("maxLogBytesPerExec", self.max_log_bytes_per_exec),
+            ("maxExecOutputBytes", self.max_exec_output_bytes),
         ];
         match positive.into_iter().find(|(_, value)| *value == 0) {
             Some((field, _)) => Err(Error::invalid(field, "a number greater than 0", 0)),

@@ -3,22 +3,20 @@
 use std::io;
 use std::sync::{Arc, RwLock};
 
-use outlive_holder::clock;
 use outlive_holder::log::Cause;
 use outlive_holder::wire::Welcome;
 use tokio::sync::{Notify, watch};
 
-use crate::Result;
 use crate::archive::Archive;
 use crate::config::{self, Config, ProcessConfig};
 use crate::events::{Events, Follower};
 use crate::holder_link::{Handover, HeldProcess, HolderLink, News};
-use crate::id;
 use crate::journal::{Journal, KEPT_AS};
 use crate::process::{Idempotency, IfTagExists, Process, Record, Spec};
 use crate::services::{CONFIG, PROCESS_CONFIG, Services};
 use crate::stored::Stored;
 use crate::table::{Reserved, Table};
+use crate::{Error, Result};
 
 /// What the surface around the core must act on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,11 +77,13 @@ impl Core {
             journal,
             table: Table::default(),
             collectors: crate::run::Collectors::default(),
+            sessions: crate::session::Sessions::default(),
             process_config: RwLock::new(process_config),
             config: RwLock::new(config),
             ended: Notify::new(),
         });
         adopt_all(&services, contents.records.into_values(), held, another_finishes);
+        crate::session::Sessions::take_over(&services);
         let (tell, notice) = watch::channel(Notice::default());
         let core = Self { services, notice };
         tokio::spawn(listen(core.clone(), link, tell));
@@ -157,46 +157,19 @@ impl Core {
     }
 
     pub(crate) fn new_record(&self, spec: Spec) -> Record {
-        let created_at_ms = clock::wall_ms();
-        let key = std::iter::repeat_with(id::new_key)
-            .find(|key| !self.services.table.has_key(*key))
-            .unwrap_or_else(id::new_key);
-        Record {
-            id: id::new_id("proc", created_at_ms, key),
-            key,
-            spec,
-            created_at_ms,
-            generation: 0,
-            started_at_ms: None,
-            exit: None,
-            log_dropped: false,
-            log_end: None,
-            started_offset: 0,
-            archived: None,
-            ephemeral: false,
-            detached: false,
-            announced: false,
-            idempotency: None,
-            size: None,
-            restarts: 0,
-            stop_wanted: false,
-            reserved: false,
-            restart_wanted: false,
-            last_attach_at_ms: None,
-        }
+        self.services.new_record(spec)
     }
 
     /// By id or `tag:NAME`.
     pub fn find(&self, name: &str) -> Result<Arc<Process>> {
-        self.services.table.find(name)
+        let process = self.services.table.find(name)?;
+        if process.is_hidden() { Err(Error::not_found(name)) } else { Ok(process) }
     }
 
     /// All processes, oldest first; one-shot runs only if `with_runs`.
     pub fn list(&self, with_runs: bool) -> Vec<Arc<Process>> {
         let mut all = self.services.table.all();
-        if !with_runs {
-            all.retain(|process| !process.is_ephemeral());
-        }
+        all.retain(|process| !process.is_hidden() && (with_runs || !process.is_ephemeral()));
         all
     }
 
@@ -238,6 +211,7 @@ impl Core {
         for process in self.services.table.all() {
             let info = process.info();
             match info.status {
+                _ if process.is_hidden() => {}
                 crate::process::Status::Exited => counts.exited += 1,
                 crate::process::Status::Running => counts.running += 1,
                 crate::process::Status::Created => {}
@@ -257,6 +231,7 @@ impl Core {
     /// neither writes nor asks for anything any more.
     pub async fn retire(&self) {
         const PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
+        self.services.sessions.close().await;
         let settled = async {
             while !self.services.link.owes_nothing() {
                 tokio::time::sleep(std::time::Duration::from_millis(1)).await;

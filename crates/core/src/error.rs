@@ -21,6 +21,14 @@ pub enum Error {
     #[error("{message}")]
     Spawn { code: &'static str, message: String },
 
+    /// It was there and is over for good; another has to be made.
+    #[error("{message}")]
+    Over { code: &'static str, message: String },
+
+    /// Too much waits already; try again later.
+    #[error("{message}")]
+    Busy { code: &'static str, message: String },
+
     /// Something ran out; what already runs goes on.
     #[error("{message}")]
     Exhausted { code: &'static str, message: String },
@@ -46,6 +54,10 @@ pub enum Error {
 impl Error {
     pub fn not_found(id: &str) -> Self {
         Self::NotFound { resource: "process", id: shorten(id.to_owned()) }
+    }
+
+    pub(crate) fn no_such(resource: &'static str, id: &str) -> Self {
+        Self::NotFound { resource, id: shorten(id.to_owned()) }
     }
 
     pub fn conflict(code: &'static str, message: impl Into<String>) -> Self {
@@ -78,6 +90,8 @@ impl Error {
             Self::Invalid { .. } => "invalid_value",
             Self::Conflict { code, .. }
             | Self::Spawn { code, .. }
+            | Self::Over { code, .. }
+            | Self::Busy { code, .. }
             | Self::Exhausted { code, .. }
             | Self::Unavailable { code, .. } => code,
             Self::InputTooLarge { .. } => "input_too_large",

@@ -18,6 +18,7 @@ pub mod process;
 mod retention;
 mod run;
 mod services;
+pub mod session;
 pub mod signal;
 mod stored;
 mod table;

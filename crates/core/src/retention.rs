@@ -43,12 +43,17 @@ fn tidy_once(services: &Services) {
     let config = services.config();
     let mut kept = remove_expired(services, &config);
     kept.sort_by_key(|one| one.ended.exited_at_ms);
-    let surplus = kept.len().saturating_sub(config.max_exited_processes as usize);
-    for one in kept.drain(..surplus) {
-        one.process.remove();
-    }
+    let counted = kept.iter().filter(|one| !one.ended.hidden).count();
+    let mut surplus = counted.saturating_sub(config.max_exited_processes as usize);
+    kept.retain(|one| {
+        let removed = surplus > 0 && !one.ended.hidden && one.process.remove();
+        surplus -= usize::from(removed);
+        !removed
+    });
     kept.retain(|one| one.ended.has_log);
     drop_surplus_bytes(&mut kept, config.max_exited_log_bytes);
+    // What a session's commands printed never goes on in its ring.
+    kept.retain(|one| !one.ended.hidden || one.ended.has_ring && !one.process.archive_log().unwrap_or(false));
     // Runs keep their rings: they are gone soon.
     kept.retain(|one| one.ended.has_ring && !one.ended.ephemeral);
     archive_surplus_rings(&mut kept, config.max_exited_rings as usize);
@@ -71,6 +76,7 @@ fn remove_expired(services: &Services, config: &Config) -> Vec<One> {
             (true, _) if ended.kept => config.retain_runs_ms,
             // Its request removes it.
             (true, _) => continue,
+            (false, _) if ended.hidden => u64::MAX,
             (false, Some(ms)) => ms,
             (false, None) => config.retain_exited_ms,
         };

@@ -2,14 +2,18 @@
 
 use std::sync::{Arc, RwLock};
 
+use outlive_holder::clock;
 use tokio::sync::Notify;
 
 use crate::archive::Archive;
 use crate::config::{Config, ProcessConfig};
 use crate::events::Events;
 use crate::holder_link::HolderLink;
+use crate::id;
 use crate::journal::{Change, Journal};
+use crate::process::{Record, Spec};
 use crate::run::Collectors;
+use crate::session::Sessions;
 use crate::stored::Stored;
 use crate::table::Table;
 
@@ -21,6 +25,7 @@ pub(crate) struct Services {
     pub(crate) events: Events,
     pub(crate) table: Table,
     pub(crate) collectors: Collectors,
+    pub(crate) sessions: Sessions,
     pub(crate) process_config: RwLock<ProcessConfig>,
     pub(crate) config: RwLock<Config>,
     /// Something ended, so something may have to be cleaned up.
@@ -53,6 +58,38 @@ impl Services {
     fn keep(&self, name: &str, value: &impl serde::Serialize) {
         let value = serde_json::to_vec(value).unwrap_or_default();
         self.journal.append(&[Change::Put { name: name.to_owned(), value }]);
+    }
+
+    /// The record of a new process, under an id and a key that nobody else has.
+    pub(crate) fn new_record(&self, spec: Spec) -> Record {
+        let created_at_ms = clock::wall_ms();
+        let key = std::iter::repeat_with(id::new_key)
+            .find(|key| !self.table.has_key(*key))
+            .unwrap_or_else(id::new_key);
+        Record {
+            id: id::new_id("proc", created_at_ms, key),
+            key,
+            spec,
+            created_at_ms,
+            generation: 0,
+            started_at_ms: None,
+            exit: None,
+            log_dropped: false,
+            log_end: None,
+            started_offset: 0,
+            archived: None,
+            ephemeral: false,
+            detached: false,
+            announced: false,
+            idempotency: None,
+            size: None,
+            restarts: 0,
+            stop_wanted: false,
+            reserved: false,
+            restart_wanted: false,
+            last_attach_at_ms: None,
+            hidden: false,
+        }
     }
 
     pub(crate) fn process_ended(&self) {

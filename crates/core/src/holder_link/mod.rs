@@ -13,8 +13,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
+use outlive_holder::log::{Cause, Stream};
 use outlive_holder::wire::{
-    Arm, End, Received, Signal, Socket, Spawn, SpawnFailed, Spawned, ToHolder, ToServer, Welcome,
+    Arm, Conclude, End, Reach, Received, Record, Signal, Socket, Spawn, SpawnFailed, Spawned, ToHolder, ToServer,
+    Welcome,
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -114,22 +116,62 @@ impl HolderLink {
 
     /// Sends a signal to a whole tree; answers with how many processes got it.
     pub(crate) async fn signal(&self, key: u64, signal: u8) -> Result<u32> {
+        self.signal_to(key, signal, Reach::Tree).await
+    }
+
+    /// As [`signal`](Self::signal), to the tree, the group of the command, or the command alone.
+    pub(crate) async fn signal_to(&self, key: u64, signal: u8, reach: Reach) -> Result<u32> {
         let (request, answer) = self.0.requests.open();
-        self.send(&ToHolder::Signal(Signal { request, key, signal }), None);
+        self.send(&ToHolder::Signal(Signal { request, key, signal, reach: reach as u8 }), None);
         match answer.await {
             Ok(Answer::Done(done)) => Ok(done.signalled),
             _ => Err(self.why_not()),
         }
     }
 
+    /// Has these descriptors recorded into a log under `key`, which belongs to no process.
+    pub(crate) async fn record(
+        &self,
+        key: u64,
+        log_budget: u64,
+        streams: [(Stream, OwnedFd); 2],
+    ) -> std::result::Result<Started, SpawnFailure> {
+        if self.is_gone() || self.is_retired() {
+            return Err(SpawnFailure::Unavailable(self.why_not()));
+        }
+        let (number, answer) = self.0.requests.open();
+        let [(first, first_fd), (second, second_fd)] = streams;
+        // The answer to the last one counts for both: they arrive in order.
+        for (stream, fd, request) in [(first, first_fd, 0), (second, second_fd, number)] {
+            let record = Record { key, stream: stream as u8, log_budget, request };
+            self.send(&ToHolder::Record(record), Some(fd.as_fd()));
+        }
+        match answer.await {
+            Ok(Answer::Started(started)) => Ok(started),
+            Ok(Answer::Failed(failed)) => Err(SpawnFailure::Failed(failed)),
+            _ => Err(SpawnFailure::Unavailable(self.why_not())),
+        }
+    }
+
+    /// Writes the end of what was recorded under `key`, after everything that was written until now.
+    pub(crate) async fn conclude(&self, key: u64, status: std::result::Result<u8, u8>, cause: Cause) -> Result<()> {
+        let (request, answer) = self.0.requests.open();
+        let (code, signal) = (status.ok().unwrap_or(0), status.err().unwrap_or(0));
+        self.send(&ToHolder::Conclude(Conclude { request, key, code, signal, cause: cause as u8 }), None);
+        match answer.await {
+            Ok(Answer::Done(_)) => Ok(()),
+            _ => Err(self.why_not()),
+        }
+    }
+
     /// Begins the end of a tree. The holder carries it out whether or not this server lives.
-    pub(crate) fn end(&self, key: u64, signal: u8, kill_at: u64, cause: outlive_holder::log::Cause) -> Ending {
+    pub(crate) fn end(&self, key: u64, signal: u8, kill_at: u64, cause: Cause) -> Ending {
         let (request, answer) = self.0.requests.open();
         self.send(&ToHolder::End(End { request, key, signal, kill_at, cause: cause as u8 }), None);
         Ending(answer)
     }
 
-    pub(crate) fn arm(&self, key: u64, cause: outlive_holder::log::Cause, at: u64) {
+    pub(crate) fn arm(&self, key: u64, cause: Cause, at: u64) {
         self.send(&ToHolder::Arm(Arm { key, cause: cause as u8, at }), None);
     }
 

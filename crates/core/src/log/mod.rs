@@ -111,6 +111,15 @@ impl Log {
         self.source.last_output_at_ms()
     }
 
+    /// The stream and length of every chunk that is still there, oldest first.
+    pub(crate) fn chunks(&self) -> Vec<(Stream, u64)> {
+        let (head, tail) = (self.head(), self.tail());
+        let marks: Vec<_> = self.source.marks().filter_map(|number| self.source.mark(number)).collect();
+        let ends = marks.iter().skip(1).map(|next| next.offset).chain([head]);
+        let within = |offset: u64| offset.clamp(tail, head);
+        marks.iter().zip(ends).map(|(mark, end)| (mark.stream, within(end) - within(mark.offset))).collect()
+    }
+
     pub(crate) fn end(&self) -> LogEnd {
         LogEnd { offset: self.head(), mark: self.source.marks().end, input_offset: self.input_offset() }
     }

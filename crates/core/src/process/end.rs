@@ -58,7 +58,7 @@ impl Process {
     }
 
     pub(super) fn give_back_slot(&self, inner: &Inner) {
-        if !inner.record.ephemeral {
+        if inner.record.is_counted() {
             self.services.table.processes.give_back();
         }
     }

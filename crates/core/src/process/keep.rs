@@ -13,6 +13,8 @@ pub(crate) struct Ended {
     pub(crate) exited_at_ms: u64,
     pub(crate) retain_ms: Option<u64>,
     pub(crate) ephemeral: bool,
+    /// Its session removes it.
+    pub(crate) hidden: bool,
     /// Written down; of a run: its result is kept for more than the request that began it.
     pub(crate) kept: bool,
     pub(crate) log_bytes: u64,
@@ -32,6 +34,7 @@ impl Process {
             exited_at_ms: exit.at_ms,
             retain_ms: inner.record.spec.retain_ms,
             ephemeral: inner.record.ephemeral,
+            hidden: inner.record.hidden,
             kept: inner.record.is_kept(),
             log_bytes: inner.log.as_ref().map_or(0, |log| log.len()),
             has_log: inner.log.is_some(),

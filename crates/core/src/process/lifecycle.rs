@@ -65,6 +65,10 @@ impl Process {
         if inner.record.ephemeral {
             return;
         }
+        if inner.record.hidden {
+            self.save(inner, None);
+            return;
+        }
         let kind = if std::mem::replace(&mut inner.record.announced, true) { kind } else { Kind::Created };
         self.save(inner, Some(kind));
     }
@@ -127,7 +131,7 @@ impl Process {
                 None if !matches!(inner.phase, Phase::Exited(_)) => inner.record.generation = 0,
                 None => process.adopt_archived(&mut inner),
             }
-            if matches!(inner.phase, Phase::Running { .. }) && !inner.record.ephemeral {
+            if matches!(inner.phase, Phase::Running { .. }) && inner.record.is_counted() {
                 process.services.table.processes.take_anyway();
             }
             if !inner.record.announced {

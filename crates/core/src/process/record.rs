@@ -61,6 +61,10 @@ pub(crate) struct Record {
     pub(crate) restart_wanted: bool,
     #[serde(default)]
     pub(crate) last_attach_at_ms: Option<u64>,
+    /// Part of a session (its shell, or what records a command): neither listed nor announced nor counted, and removed
+    /// by its session alone.
+    #[serde(default)]
+    pub(crate) hidden: bool,
 }
 
 /// The key by which a retry is known, and what was asked for the first time.
@@ -115,6 +119,11 @@ impl Record {
     /// A plain one-shot run is not written down: nobody could ever ask for its result again.
     pub(crate) fn is_kept(&self) -> bool {
         !self.ephemeral || self.detached || self.idempotency.is_some()
+    }
+
+    /// Whether it is one of the processes of which only so many may run.
+    pub(crate) fn is_counted(&self) -> bool {
+        !self.ephemeral && !self.hidden
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {

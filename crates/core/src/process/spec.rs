@@ -323,7 +323,7 @@ impl Spec {
     }
 }
 
-pub(super) fn check_name(field: &str, name: &str) -> Result<()> {
+pub(crate) fn check_name(field: &str, name: &str) -> Result<()> {
     let fine = !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.chars().any(char::is_control);
     if fine {
         return Ok(());

@@ -1,8 +1,9 @@
 //! From a decision to a running program.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use outlive_holder::log::Cause;
+use outlive_holder::log::{Cause, Stream};
 
 use super::launch::Plan;
 use super::lifecycle::Process;
@@ -27,7 +28,7 @@ impl Process {
         if inner.removed {
             return Err(Error::not_found(&self.id));
         }
-        if !inner.record.ephemeral {
+        if inner.record.is_counted() {
             self.services.table.processes.take(self.services.process_config().max_concurrent_processes)?;
         }
         inner.phase = Phase::Starting;
@@ -67,7 +68,8 @@ impl Process {
             key: self.key,
             generation: record.generation,
             spec: &record.spec,
-            is_brief: !record.is_kept(),
+            // What is started from a session's shell must be able to outlive it, and could not leave its cgroup.
+            is_brief: !record.is_kept() || record.hidden,
             size: record.size,
             log_budget: budget,
             log_end,
@@ -92,6 +94,33 @@ impl Process {
                 Err(error)
             }
         }
+    }
+
+    /// Makes it the place where these descriptors are recorded, until [`conclude`](Self::conclude).
+    pub(crate) async fn start_sink(self: &Arc<Self>, stdout: OwnedFd, stderr: OwnedFd) -> Result<()> {
+        self.begin_start(Command::Start)?;
+        let budget = lock(&self.inner).record.spec.max_log_bytes;
+        let budget = budget.unwrap_or(self.services.process_config().max_log_bytes_per_process);
+        let streams = [(Stream::Stdout, stdout), (Stream::Stderr, stderr)];
+        let outcome = self.services.link.record(self.key, budget, streams).await;
+        let outcome = outcome.map_err(|failure| match failure {
+            SpawnFailure::Failed(failed) => Error::from_spawn(failed.stage, failed.errno, "a log", None),
+            SpawnFailure::Unavailable(error) => error,
+        });
+        match outcome {
+            Ok(started) => self.started(started),
+            Err(error) => {
+                self.not_started(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// The end of a sink: everything that was written until now comes before it.
+    pub(crate) async fn conclude(self: &Arc<Self>, status: std::result::Result<u8, u8>, cause: Cause) -> Result<()> {
+        self.services.link.conclude(self.key, status, cause).await?;
+        self.news();
+        Ok(())
     }
 
     pub(super) fn started(self: &Arc<Self>, started: Started) -> Result<()> {

@@ -4,7 +4,7 @@ use outlive_holder::wire::Identity;
 
 use crate::{Error, Result};
 
-pub(super) struct User {
+pub(crate) struct User {
     pub(super) identity: Identity,
     name: Option<String>,
     home: Option<String>,
@@ -30,8 +30,13 @@ fn passwd(line: &str) -> Option<Passwd<'_>> {
 }
 
 impl User {
+    /// Of the user and of the group.
+    pub(crate) fn numbers(&self) -> (u32, u32) {
+        (self.identity.uid, self.identity.gid)
+    }
+
     /// `name`, `uid`, `name:group` or `uid:gid`. Numbers need no entry in any file.
-    pub(super) fn find(text: &str) -> Result<Self> {
+    pub(crate) fn find(text: &str) -> Result<Self> {
         let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
         let group = std::fs::read_to_string("/etc/group").unwrap_or_default();
         Self::find_in(text, &passwd, &group)

@@ -106,6 +106,10 @@ impl Process {
         lock(&self.inner).record.ephemeral
     }
 
+    pub(crate) fn is_hidden(&self) -> bool {
+        lock(&self.inner).record.hidden
+    }
+
     pub fn is_terminal(&self) -> bool {
         lock(&self.inner).record.spec.is_terminal()
     }

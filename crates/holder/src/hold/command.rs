@@ -3,13 +3,15 @@
 use std::collections::hash_map::Entry;
 use std::os::fd::OwnedFd;
 
+use rustix::process::Pid;
+
 use super::Holder;
 use super::process::Process;
 use super::server::{Note, Phase};
 use super::timer::armable;
 use crate::log::{Beginning, Cause, LogWriter, Stream};
 use crate::tree::killer::Action;
-use crate::wire::{Arm, Done, End, Record, ToHolder};
+use crate::wire::{Arm, Conclude, Done, End, Reach, Record, SpawnFailed, SpawnStage, ToHolder};
 use crate::{clock, wire};
 
 /// More kept descriptors than any server has reason for.
@@ -51,8 +53,13 @@ impl Holder {
         match command {
             ToHolder::Spawn(spawn) => self.spawn(epoch, spawn),
             ToHolder::Signal(signal) => {
-                let asker = Some(Asker { epoch, request: signal.request });
-                self.signal_tree(signal.key, Action::Signal(i32::from(signal.signal)), asker);
+                let asker = Asker { epoch, request: signal.request };
+                match signal.reach() {
+                    Reach::Tree => {
+                        self.signal_tree(signal.key, Action::Signal(i32::from(signal.signal)), Some(asker));
+                    }
+                    reach => self.signal_command(&signal, reach, asker),
+                }
             }
             ToHolder::End(end) => self.end(&end, Asker { epoch, request: end.request }),
             ToHolder::Arm(arm) => self.arm(&arm),
@@ -77,9 +84,10 @@ impl Holder {
             }
             ToHolder::Record(record) => {
                 if let Some(fd) = descriptors.pop() {
-                    self.record_also(&record, fd);
+                    self.record_also(epoch, &record, fd);
                 }
             }
+            ToHolder::Conclude(conclude) => self.conclude(&conclude, Asker { epoch, request: conclude.request }),
             ToHolder::Upgrade(()) => self.begin_upgrade(),
             _ => {}
         }
@@ -123,14 +131,65 @@ impl Holder {
         }
     }
 
-    fn record_also(&mut self, record: &Record, fd: OwnedFd) {
-        let Some(stream) = Stream::from_u8(record.stream) else { return };
+    /// Not the tree: the command, or its group. Our own child that has not been reaped, so the number is right.
+    fn signal_command(&mut self, signal: &wire::Signal, reach: Reach, asker: Asker) {
+        let key = signal.key;
+        let pid = self.processes.get(&key).and_then(|process| Pid::from_raw(process.pid));
+        let number = rustix::process::Signal::from_named_raw(i32::from(signal.signal));
+        let sent = match (pid, number) {
+            (Some(pid), Some(number)) if reach == Reach::Group => {
+                rustix::process::kill_process_group(pid, number).is_ok()
+            }
+            (Some(pid), Some(number)) => rustix::process::kill_process(pid, number).is_ok(),
+            _ => false,
+        };
+        let done = Done { request: asker.request, key, signalled: u32::from(sent), survivors: 0 };
+        self.note_to(asker.epoch, Note::Done(done));
+    }
+
+    fn record_also(&mut self, epoch: u32, record: &Record, fd: OwnedFd) {
+        let (request, key) = (record.request, record.key);
+        let recorded = self.try_record(record, fd);
+        match recorded {
+            _ if request == 0 => {}
+            Ok(()) => self.note_to(epoch, Note::Spawned { request, key }),
+            Err(errno) => {
+                let stage = SpawnStage::Prepare;
+                self.note_to(epoch, Note::SpawnFailed(SpawnFailed { request, key, stage, errno }));
+            }
+        }
+    }
+
+    fn try_record(&mut self, record: &Record, fd: OwnedFd) -> Result<(), i32> {
+        let stream = Stream::from_u8(record.stream).ok_or(libc::EINVAL)?;
         if let Entry::Vacant(vacant) = self.processes.entry(record.key) {
-            let Ok(log) = LogWriter::create(record.log_budget, wire_reserve(), Beginning::default()) else { return };
+            let log = LogWriter::create(record.log_budget, wire_reserve(), Beginning::default());
+            let log = log.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
             let sink = vacant.insert(Process::new(record.key, log));
             sink.generation = 1;
+            sink.started_at_ms = clock::wall_ms();
         }
         self.add_stream(record.key, fd, stream);
+        Ok(())
+    }
+
+    /// The end of something that has no process of its own.
+    fn conclude(&mut self, conclude: &Conclude, asker: Asker) {
+        let key = conclude.key;
+        let is_sink = |process: &Process| process.pid == 0 && !process.is_launching() && !process.log.has_exit();
+        if self.processes.get(&key).is_some_and(is_sink) {
+            // A pipe with a name that nobody ever opened ends here too: reading it says "end of file".
+            self.drain_streams(key, 1);
+            if let Some(process) = self.processes.get(&key) {
+                let status = if conclude.signal == 0 { Ok(conclude.code) } else { Err(conclude.signal) };
+                let cause = Cause::from_u8(conclude.cause).unwrap_or(Cause::Itself);
+                process.log.set_exit(status, cause, clock::wall_ms());
+                process.log.take_waiting();
+            }
+            self.wake(key);
+        }
+        let done = Done { request: asker.request, key, signalled: 0, survivors: 0 };
+        self.note_to(asker.epoch, Note::Done(done));
     }
 
     pub(super) fn killer_finished(&mut self) {

@@ -199,6 +199,23 @@ impl Holder {
         }
     }
 
+    /// Takes what the descriptors have at this moment, and from each at least an attempt at `least` bytes.
+    pub(super) fn drain_streams(&mut self, key: u64, least: usize) {
+        let Some(process) = self.processes.get_mut(&key) else { return };
+        for end in &mut process.streams {
+            let Some(fd) = &end.fd else { continue };
+            let waiting = match end.stream {
+                Stream::Terminal => TERMINAL_DRAIN_BYTES,
+                _ => (rustix::io::ioctl_fionread(fd).unwrap_or(0) as usize).max(least),
+            };
+            let ended = waiting > 0 && process.log.drain(fd.as_fd(), end.stream, waiting) == Recorded::Ended;
+            if ended {
+                end.leave(&self.poll);
+            }
+        }
+        process.count_streams();
+    }
+
     /// A command ended: take what it had written, then say so.
     pub(super) fn exited(&mut self, key: u64, status: Result<u8, u8>) {
         self.gate_closed(key);
@@ -207,23 +224,13 @@ impl Holder {
         if process.pid == 0 {
             return;
         }
-        for end in &mut process.streams {
-            let Some(fd) = &end.fd else { continue };
-            let waiting = match end.stream {
-                Stream::Terminal => TERMINAL_DRAIN_BYTES,
-                _ => rustix::io::ioctl_fionread(fd).unwrap_or(0) as usize,
-            };
-            let ended = waiting > 0 && process.log.drain(fd.as_fd(), end.stream, waiting) == Recorded::Ended;
-            if ended {
-                end.leave(&self.poll);
-            }
-        }
+        self.drain_streams(key, 0);
+        let Some(process) = self.processes.get_mut(&key) else { return };
         let cause = match process.cause {
             Some(cause) => cause,
             None if oom => Cause::OutOfMemory,
             None => Cause::Itself,
         };
-        process.count_streams();
         process.log.set_exit(status, cause, clock::wall_ms());
         process.log.take_waiting();
         process.pid = 0;

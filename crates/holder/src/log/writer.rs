@@ -278,6 +278,11 @@ impl LogWriter {
         self.word(AT_EXIT).store(pack_exit(status, cause, generation), SeqCst);
     }
 
+    /// Whether the current generation has ended.
+    pub fn has_exit(&self) -> bool {
+        self.word(AT_EXIT).load(Relaxed) != 0
+    }
+
     /// A restart in place: the same log goes on with the next generation.
     pub fn begin_generation(&self, generation: u32) {
         self.word(AT_EXIT).store(0, SeqCst);

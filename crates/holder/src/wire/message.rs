@@ -38,6 +38,8 @@ wire_messages! {
         19 Record(Record),
         /// Start a new server from the binary on disk, and then replace the holder too.
         20 Upgrade(()),
+        /// What is recorded under this key without a process of its own is over: drain its descriptors, then write the exit.
+        21 Conclude(Conclude),
     }
 }
 
@@ -202,6 +204,29 @@ wire_struct! {
         pub request: u32,
         pub key: u64,
         pub signal: u8,
+        /// Whom it goes to: see [`Reach`].
+        pub reach: u8,
+    }
+}
+
+/// Whom a signal goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Reach {
+    Tree = 0,
+    /// The process group of the command.
+    Group = 1,
+    /// The command alone.
+    Command = 2,
+}
+
+impl Signal {
+    pub fn reach(&self) -> Reach {
+        match self.reach {
+            1 => Reach::Group,
+            2 => Reach::Command,
+            _ => Reach::Tree,
+        }
     }
 }
 
@@ -238,6 +263,20 @@ wire_struct! {
         pub key: u64,
         pub stream: u8,
         pub log_budget: u64,
+        /// Answered with `Spawned` (and the log) unless it is 0.
+        pub request: u32,
+    }
+}
+
+wire_struct! {
+    /// An exit that only the server knows of. Written once: a later one is answered and changes nothing.
+    pub struct Conclude {
+        pub request: u32,
+        pub key: u64,
+        pub code: u8,
+        /// Not 0: it ended by this signal, and the code does not count.
+        pub signal: u8,
+        pub cause: u8,
     }
 }
 

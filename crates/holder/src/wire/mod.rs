@@ -28,8 +28,8 @@ mod message;
 mod socket;
 
 pub use message::{
-    Arm, Done, End, Held, Identity, Io, Limit, Record, Signal, Spawn, SpawnFailed, SpawnStage, Spawned, ToHolder,
-    ToServer, Welcome,
+    Arm, Conclude, Done, End, Held, Identity, Io, Limit, Reach, Record, Signal, Spawn, SpawnFailed, SpawnStage,
+    Spawned, ToHolder, ToServer, Welcome,
 };
 pub use socket::{Received, Socket};
 pub(crate) use socket::{read_sealed, sealed};

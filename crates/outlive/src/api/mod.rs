@@ -5,8 +5,10 @@
 
 mod config;
 mod connect;
+mod context;
 mod docs;
 mod events;
+mod execs;
 mod extract;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
@@ -22,6 +24,7 @@ mod output;
 mod problem;
 mod processes;
 mod run;
+mod sessions;
 mod sse;
 mod state;
 mod terminal;
@@ -74,6 +77,12 @@ fn groups() -> [(Option<Needs>, OpenApiRouter<App>); 5] {
         .routes(routes!(observe::attachments))
         .routes(routes!(observe::tree))
         .routes(routes!(events::events))
+        .routes(routes!(sessions::list))
+        .routes(routes!(sessions::get))
+        .routes(routes!(execs::list))
+        .routes(routes!(execs::get))
+        .routes(routes!(execs::output))
+        .routes(routes!(context::context))
         .routes(routes!(config::get_process_config))
         .routes(routes!(config::get_config))
         .routes(routes!(health::health))
@@ -89,6 +98,11 @@ fn groups() -> [(Option<Needs>, OpenApiRouter<App>); 5] {
         .routes(routes!(lifecycle::stop))
         .routes(routes!(lifecycle::kill))
         .routes(routes!(lifecycle::signal))
+        .routes(routes!(sessions::create))
+        .routes(routes!(sessions::delete))
+        .routes(routes!(sessions::start_process))
+        .routes(routes!(execs::exec))
+        .routes(routes!(execs::cancel))
         .routes(routes!(input::input))
         .routes(routes!(input::close_stdin))
         .routes(routes!(input::resize))

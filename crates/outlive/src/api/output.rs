@@ -39,6 +39,12 @@ pub(super) struct OutputQuery {
     flow: Option<String>,
 }
 
+impl OutputQuery {
+    pub(super) fn is_followed(&self) -> bool {
+        self.follow.unwrap_or(false)
+    }
+}
+
 pub(super) fn parse_flow(text: Option<String>) -> Answer<Option<Flow>> {
     let parse = |text: &str| match text {
         "lossless" => Some(Flow::Lossless),
@@ -69,10 +75,15 @@ pub(super) async fn output(
     Params(query): Params<OutputQuery>,
     grant: Grant,
 ) -> Answer<Response> {
-    let filter = stream_filter(query.stream)?.unwrap_or(StreamFilter::All);
-    let flow = grant.flow(parse_flow(query.flow)?, Flow::Lossless)?;
     let process = app.core.find(&id)?;
-    let follow = query.follow.unwrap_or(false);
+    of(app, process, &query, &grant).await
+}
+
+/// The same of any process, or of what records a command.
+pub(super) async fn of(app: App, process: Arc<Process>, query: &OutputQuery, grant: &Grant) -> Answer<Response> {
+    let filter = stream_filter(query.stream.clone())?.unwrap_or(StreamFilter::All);
+    let flow = grant.flow(parse_flow(query.flow.clone())?, Flow::Lossless)?;
+    let follow = query.is_followed();
     let log = if follow { process.started_log().await? } else { process.log()? };
     let start = query.from.map_or(Start::Oldest, Start::At);
     // The hold first, then the look: what is there now stays there.

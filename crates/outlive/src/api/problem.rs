@@ -143,6 +143,9 @@ impl From<Error> for Problem {
                 Self::new(Kind::Conflict, StatusCode::CONFLICT, code, format!("conflict: {message}"))
                     .with_details(json!({ "message": message }))
             }
+            Error::Over { message, .. } => Self::new(Kind::NotFound, StatusCode::GONE, code, message),
+            Error::Busy { message, .. } => Self::new(Kind::Conflict, StatusCode::TOO_MANY_REQUESTS, code, message)
+                .with_retry_after(Duration::from_secs(1)),
             Error::Spawn { message, .. } => Self::bad_request(code, message),
             Error::Exhausted { message, .. } | Error::Unavailable { message, .. } => {
                 Self::new(Kind::StreamError, StatusCode::SERVICE_UNAVAILABLE, code, message)

@@ -97,12 +97,7 @@ pub(super) struct ProcessList {
 pub(super) async fn list(State(app): State<App>, Params(query): Params<ListQuery>) -> Answer<Json<ProcessList>> {
     let status = one_of(query.status, "status", "created, running, exited", Status::parse)?;
     let owner = one_of(query.owner, "owner", "user, desktop, system", Owner::parse)?;
-    let source = one_of(query.source, "source", "user, agent, system", |text| match text {
-        "user" => Some(Source::User),
-        "agent" => Some(Source::Agent),
-        "system" => Some(Source::System),
-        _ => None,
-    })?;
+    let source = source(query.source)?;
     let tty = query.tty.or(query.pty);
     let processes = app.core.list(query.all.unwrap_or(false)).into_iter().map(|process| process.info());
     let wanted = |info: &ProcessInfo| {
@@ -114,6 +109,15 @@ pub(super) async fn list(State(app): State<App>, Params(query): Params<ListQuery
             && query.session_id.as_ref().is_none_or(|id| info.session_id.as_ref() == Some(id))
     };
     Ok(Json(ProcessList { processes: processes.filter(wanted).collect() }))
+}
+
+pub(super) fn source(text: Option<String>) -> Answer<Option<Source>> {
+    one_of(text, "source", "user, agent, system", |text| match text {
+        "user" => Some(Source::User),
+        "agent" => Some(Source::Agent),
+        "system" => Some(Source::System),
+        _ => None,
+    })
 }
 
 pub(super) fn one_of<T>(
@@ -131,11 +135,30 @@ pub(super) fn one_of<T>(
     }
 }
 
+#[derive(Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct GetQuery {
+    /// Only if it belongs to this session.
+    session_id: Option<String>,
+    /// Only if it runs on behalf of `user`, `agent` or `system`.
+    source: Option<String>,
+}
+
 /// Read one process.
-#[utoipa::path(get, path = "/v1/processes/{id}", params(("id" = String, Path)), responses(
-    (status = 200, body = ProcessInfo), (status = 404, body = Problem)))]
-pub(super) async fn get(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<ProcessInfo>> {
-    Ok(Json(app.core.find(&id)?.info()))
+#[utoipa::path(get, path = "/v1/processes/{id}", params(("id" = String, Path), GetQuery), responses(
+    (status = 200, body = ProcessInfo), (status = "4XX", body = Problem)))]
+pub(super) async fn get(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    Params(query): Params<GetQuery>,
+) -> Answer<Json<ProcessInfo>> {
+    let source = source(query.source)?;
+    let info = app.core.find(&id)?.info();
+    let other_session = query.session_id.is_some_and(|wanted| info.session_id.as_ref() != Some(&wanted));
+    if other_session || source.is_some_and(|wanted| info.source != Some(wanted)) {
+        return Err(outlive_core::Error::not_found(&id).into());
+    }
+    Ok(Json(info))
 }
 
 /// Change tag, label, annotations or size policy.

@@ -147,7 +147,7 @@ impl RunResponse {
 }
 
 /// A cut never falls inside of a character.
-fn text(bytes: &[u8], truncated: bool, encoding: Encoding) -> String {
+pub(super) fn text(bytes: &[u8], truncated: bool, encoding: Encoding) -> String {
     match encoding {
         Encoding::Base64 => BASE64.encode(bytes),
         Encoding::Utf8 => {

@@ -141,7 +141,10 @@ async fn serve(line: OwnedFd) -> io::Result<()> {
     let mut alone = false;
     let linger = loop {
         tokio::select! {
-            _ = stop.recv() => break STOP_WITHIN,
+            _ = stop.recv() => {
+                core.stopped();
+                break STOP_WITHIN;
+            }
             retire = notice.wait_for(|notice| notice.retire), if !alone => {
                 if retire.is_err() {
                     // The holder is gone, so nobody will ever ask us to retire.

@@ -1,0 +1,293 @@
+//! Commands in a session: running, reading, cancelling.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::{Body as AxumBody, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use futures_util::{Stream as Events, stream};
+use outlive_core::log::{Cursor, Flow, Item, Start, Stream};
+use outlive_core::process::Source;
+use outlive_core::session::{Collected, Exec, ExecInfo, ExecSpec};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::{IntoParams, ToSchema};
+
+use super::extract::{Body, Params, Path};
+use super::input::{Encoding, decode};
+use super::output;
+use super::problem::{Answer, Problem};
+use super::processes::idempotency_key;
+use super::run::text;
+use super::sse;
+use super::state::App;
+use crate::access::Grant;
+
+/// Bytes per event of a streamed command.
+const PIECE_BYTES: usize = 64 * 1024;
+
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ExecRequest {
+    /// Any text for the shell; may have many lines.
+    command: String,
+    /// For this command only.
+    cwd: Option<String>,
+    /// For this command only; `null` unsets.
+    #[serde(default)]
+    env: BTreeMap<String, Option<String>>,
+    stdin: Option<String>,
+    stdin_encoding: Option<String>,
+    /// Counts from when it begins to run.
+    timeout_ms: Option<u64>,
+    /// How long it may wait for its turn.
+    queue_timeout_ms: Option<u64>,
+    /// Per stream of the answer; of more the head and the tail are kept.
+    max_output_bytes: Option<u64>,
+    /// Of `stdout` and `stderr` in the answer: `utf8` (default) or `base64`.
+    encoding: Option<String>,
+    /// Answer with server-sent events while it runs.
+    #[serde(default)]
+    stream: bool,
+    /// Answer at once; the command is found again by its `execId`.
+    #[serde(default)]
+    detach: bool,
+    /// On whose behalf: `user`, `agent` or `system`.
+    source: Option<Source>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ExecResponse {
+    #[serde(flatten)]
+    info: ExecInfo,
+    stdout: String,
+    stderr: String,
+    /// Something is missing in the middle; `…/output` may have it.
+    truncated: bool,
+    encoding: &'static str,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct ExecList {
+    execs: Vec<ExecInfo>,
+}
+
+/// Run a command in the session's shell. The client going away changes nothing.
+#[utoipa::path(post, path = "/v1/sessions/{id}/exec", request_body = ExecRequest, params(
+    ("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
+    (status = 200, body = ExecResponse), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+pub(super) async fn exec(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    Body(request): Body<ExecRequest>,
+) -> Answer<Response> {
+    let session = app.core.find_session(&id)?;
+    let encoding = Encoding::parse(request.encoding.as_deref(), Encoding::Utf8)?;
+    let stdin = match &request.stdin {
+        Some(text) => Some(decode(text, Encoding::parse(request.stdin_encoding.as_deref(), Encoding::Utf8)?)?),
+        None => None,
+    };
+    let mut spec = ExecSpec::default();
+    (spec.command, spec.cwd, spec.env, spec.stdin) = (request.command, request.cwd, request.env, stdin);
+    (spec.timeout_ms, spec.queue_timeout_ms) = (request.timeout_ms, request.queue_timeout_ms);
+    (spec.source, spec.idempotency_key) = (request.source, idempotency_key(&headers)?);
+    let most = most_bytes(&app, request.max_output_bytes);
+    let (exec, _) = session.exec(spec).await?;
+    if request.detach {
+        return Ok(Json(exec.info()).into_response());
+    }
+    if request.stream {
+        return Ok(sse::answer(events(app, exec, encoding)));
+    }
+    let collected = tokio::select! {
+        collected = exec.collect(most) => collected,
+        () = app.ended() => return Err(Problem::from(replaced(&exec))),
+    };
+    match exec.failure() {
+        Some(error) => Err(Problem::from(error).with_details(json!({ "execId": exec.id() }))),
+        None => Ok(Json(ExecResponse::of(&exec, collected, encoding)).into_response()),
+    }
+}
+
+fn replaced(exec: &Exec) -> outlive_core::Error {
+    let message = format!("this server is being replaced; the command goes on, ask for {} again", exec.id());
+    outlive_core::Error::Unavailable { code: "server_replaced", message }
+}
+
+/// Never more than configured; a megabyte unless more was asked for.
+fn most_bytes(app: &App, wanted: Option<u64>) -> usize {
+    let most = app.core.config().max_exec_output_bytes;
+    wanted.unwrap_or(app.core.process_config().max_output_bytes).min(most) as usize
+}
+
+impl ExecResponse {
+    fn of(exec: &Exec, collected: Collected, encoding: Encoding) -> Self {
+        let name = if encoding == Encoding::Base64 { "base64" } else { "utf8" };
+        Self {
+            info: exec.info(),
+            stdout: text(&collected.stdout, false, encoding),
+            stderr: text(&collected.stderr, false, encoding),
+            truncated: collected.truncated,
+            encoding: name,
+        }
+    }
+}
+
+/// The commands of a session that are known of, oldest first.
+#[utoipa::path(get, path = "/v1/sessions/{id}/execs", params(("id" = String, Path)), responses(
+    (status = 200, body = ExecList), (status = 404, body = Problem)))]
+pub(super) async fn list(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<ExecList>> {
+    let execs = app.core.find_session(&id)?.execs();
+    Ok(Json(ExecList { execs: execs.iter().map(|exec| exec.info()).collect() }))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct GetQuery {
+    max_output_bytes: Option<u64>,
+    /// `utf8` (default) or `base64`
+    encoding: Option<String>,
+    /// Answer only when it is over.
+    wait: Option<bool>,
+}
+
+/// Read a command and what it has printed, late output of its background jobs included.
+#[utoipa::path(get, path = "/v1/sessions/{id}/execs/{execId}", params(
+    ("id" = String, Path), ("execId" = String, Path), GetQuery), responses(
+    (status = 200, body = ExecResponse), (status = "4XX", body = Problem)))]
+pub(super) async fn get(
+    State(app): State<App>,
+    Path((id, exec)): Path<(String, String)>,
+    Params(query): Params<GetQuery>,
+) -> Answer<Json<ExecResponse>> {
+    let exec = app.core.find_session(&id)?.find_exec(&exec)?;
+    let encoding = Encoding::parse(query.encoding.as_deref(), Encoding::Utf8)?;
+    if query.wait.unwrap_or(false) {
+        tokio::select! {
+            () = exec.finished() => {}
+            () = app.ended() => return Err(Problem::from(replaced(&exec))),
+        }
+    }
+    let collected = exec.so_far(most_bytes(&app, query.max_output_bytes));
+    Ok(Json(ExecResponse::of(&exec, collected, encoding)))
+}
+
+/// Raw output of a command, as of a process.
+#[utoipa::path(get, path = "/v1/sessions/{id}/execs/{execId}/output", params(
+    ("id" = String, Path), ("execId" = String, Path), output::OutputQuery), responses(
+    (status = 200, content_type = "application/octet-stream"), (status = "4XX", body = Problem)))]
+pub(super) async fn output(
+    State(app): State<App>,
+    Path((id, exec)): Path<(String, String)>,
+    Params(query): Params<output::OutputQuery>,
+    grant: Grant,
+) -> Answer<Response> {
+    let exec = app.core.find_session(&id)?.find_exec(&exec)?;
+    let sink = if query.is_followed() { exec.started().await } else { exec.sink() };
+    match sink {
+        Some(sink) => output::of(app, sink, &query, &grant).await,
+        None => {
+            let kind = (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+            let nothing = |name: &'static str| (HeaderName::from_static(name), HeaderValue::from(0));
+            let headers = [kind, nothing("x-outlive-offset"), nothing("x-outlive-head")];
+            Ok((headers, AxumBody::empty()).into_response())
+        }
+    }
+}
+
+/// Stop a command: one that waits never runs, one that runs is interrupted and its shell stays.
+#[utoipa::path(post, path = "/v1/sessions/{id}/execs/{execId}/cancel", params(
+    ("id" = String, Path), ("execId" = String, Path)), responses(
+    (status = 200, body = ExecInfo), (status = "4XX", body = Problem)))]
+pub(super) async fn cancel(
+    State(app): State<App>,
+    Path((id, exec)): Path<(String, String)>,
+) -> Answer<Json<ExecInfo>> {
+    let exec = app.core.find_session(&id)?.cancel(&exec)?;
+    tokio::select! {
+        () = exec.finished() => {}
+        () = app.ended() => return Err(Problem::from(replaced(&exec))),
+    }
+    Ok(Json(exec.info()))
+}
+
+/// Where the telling of a streamed command has come to.
+enum Told {
+    Nothing,
+    Begun(Cursor),
+    Output,
+    All,
+}
+
+/// `start`, then `stdout` and `stderr` with their offsets (`gap` where bytes are gone), then `end` or `error`.
+fn events(app: App, exec: Arc<Exec>, encoding: Encoding) -> impl Events<Item = Bytes> {
+    stream::unfold((app, exec, Told::Nothing), move |(app, exec, told)| async move {
+        let (bytes, told) = tokio::select! {
+            next = next_event(&exec, told, encoding) => next?,
+            // Cut off: whoever reads on asks for the rest by its offset.
+            () = app.ended() => return None,
+        };
+        Some((bytes, (app, exec, told)))
+    })
+}
+
+async fn next_event(exec: &Exec, told: Told, encoding: Encoding) -> Option<(Bytes, Told)> {
+    let mut cursor = match told {
+        Told::Nothing => {
+            let sink = exec.started().await.and_then(|sink| sink.log().ok());
+            let data = json!({ "execId": exec.id(), "sessionId": exec.session_id() }).to_string();
+            let told = match sink {
+                Some(log) => {
+                    let filter = outlive_core::log::StreamFilter::All;
+                    Told::Begun(Cursor::new(log, Start::At(0), Flow::Lossless, filter))
+                }
+                None => Told::Output,
+            };
+            return Some((sse::event("start", "", &data), told));
+        }
+        Told::Begun(cursor) => cursor,
+        Told::Output => {
+            exec.finished().await;
+            let event = match exec.failure() {
+                Some(error) => {
+                    let data = json!({ "code": error.code(), "message": error.to_string() }).to_string();
+                    sse::event("error", "", &data)
+                }
+                None => sse::event("end", "", &serde_json::to_string(&exec.info()).unwrap_or_default()),
+            };
+            return Some((event, Told::All));
+        }
+        Told::All => return None,
+    };
+    loop {
+        match cursor.next(PIECE_BYTES).await {
+            Item::Bytes { offset, stream, bytes } => {
+                let name = if stream == Stream::Stderr { "stderr" } else { "stdout" };
+                let data = match (encoding, std::str::from_utf8(&bytes)) {
+                    (Encoding::Base64, _) => json!({ "offset": offset, "data": BASE64.encode(&bytes) }),
+                    (_, Ok(text)) => json!({ "offset": offset, "data": text }),
+                    // A piece may end within a character, and bytes may be no text at all: nothing is bent to fit.
+                    (_, Err(_)) => json!({ "offset": offset, "data": BASE64.encode(&bytes), "encoding": "base64" }),
+                };
+                let end = (offset + bytes.len() as u64).to_string();
+                return Some((sse::event(name, &end, &data.to_string()), Told::Begun(cursor)));
+            }
+            Item::Gap { from, to } => {
+                let data = json!({ "from": from, "to": to }).to_string();
+                return Some((sse::event("gap", "", &data), Told::Begun(cursor)));
+            }
+            Item::BecameLive => {}
+            Item::Exit(_) => {
+                cursor.close();
+                return Box::pin(next_event(exec, Told::Output, encoding)).await;
+            }
+        }
+    }
+}
