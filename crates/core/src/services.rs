@@ -63,9 +63,7 @@ impl Services {
     /// The record of a new process, under an id and a key that nobody else has.
     pub(crate) fn new_record(&self, spec: Spec) -> Record {
         let created_at_ms = clock::wall_ms();
-        let key = std::iter::repeat_with(id::new_key)
-            .find(|key| !self.table.has_key(*key))
-            .unwrap_or_else(id::new_key);
+        let key = std::iter::repeat_with(id::new_key).find(|key| !self.table.has_key(*key)).unwrap_or_else(id::new_key);
         Record {
             id: id::new_id("proc", created_at_ms, key),
             key,

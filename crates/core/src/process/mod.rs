@@ -30,8 +30,8 @@ pub use info::{ExitReason, ProcessInfo, Status};
 pub(crate) use keep::Ended;
 pub use lifecycle::Process;
 pub(crate) use record::{Idempotency, Record};
-pub(crate) use user::User;
 pub(crate) use spec::check_name;
 pub use spec::{
     EnvMode, IfTagExists, Limits, OnTimeout, Owner, Patch, Pty, RestartMode, RestartPolicy, Source, Spec, StdinMode,
 };
+pub(crate) use user::User;

@@ -45,8 +45,15 @@ impl Stop {
 /// What became of a command that was sent.
 pub(super) enum Outcome {
     /// The shell is idle again. Without `done` the line was aborted.
-    Idle { done: Option<u8>, idle: Idle, stop: Option<Stop> },
-    ShellExited { exit: Exit, stop: Option<Stop> },
+    Idle {
+        done: Option<u8>,
+        idle: Idle,
+        stop: Option<Stop>,
+    },
+    ShellExited {
+        exit: Exit,
+        stop: Option<Stop>,
+    },
     /// Its lines never reached the shell.
     NeverSent,
 }
@@ -110,8 +117,8 @@ impl Session {
         let (key, pid) = (shell.key(), shell.pid().unwrap_or(0));
         match ladder.step {
             1 => drop(self.services.link.signal_to(key, 2, Reach::Group).await?),
-            2 => hunt(pid, key, running.started_at, Signal::TERM).await,
-            3 | 4 => hunt(pid, key, running.started_at, Signal::KILL).await,
+            2 => hunt(pid, key, running.clone(), Signal::TERM).await,
+            3 | 4 => hunt(pid, key, running.clone(), Signal::KILL).await,
             _ => drop(self.services.link.signal_to(key, 9, Reach::Command).await?),
         }
         if ladder.step <= 4 {
@@ -129,15 +136,23 @@ async fn until(due: Option<u64>) {
     }
 }
 
-/// Signals everything that the shell's tree has had since this moment of the boot clock, but not the shell.
-async fn hunt(shell: u32, key: u64, since: u64, signal: Signal) {
+/// Whether a process that began in this tick with this number is younger than the command.
+fn is_younger(running: &Running, start_time: u64, pid: i32) -> bool {
+    /// Far more than are started in a tick: a number so much smaller is of the next round.
+    const ROUND: i32 = 16_384;
+    let tick = running.started_at / TICK_MS;
+    start_time > tick || start_time == tick && (pid > running.last_pid || pid < running.last_pid - ROUND)
+}
+
+/// Signals everything that the shell's tree has had since the command began, but not the shell.
+async fn hunt(shell: u32, key: u64, running: Running, signal: Signal) {
     let work = move || {
         let root = Root { environ_id: None, ..Root::of(shell as i32, key, "") };
         // Beside ourselves the holder, our parent, must not be taken for a member.
         let holder = std::os::unix::process::parent_id() as i32;
         let seen = scan::all().unwrap_or_default();
         for one in members(&root, &seen, &[holder]) {
-            if one.pid == shell as i32 || one.start_time < since / TICK_MS {
+            if one.pid == shell as i32 || !is_younger(&running, one.start_time, one.pid) {
                 continue;
             }
             let pin = Pid::from_raw(one.pid).and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -150,4 +165,19 @@ async fn hunt(shell: u32, key: u64, since: u64, signal: Signal) {
         }
     };
     let _ = tokio::task::spawn_blocking(work).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_from_the_same_tick_was_taken_for_the_command() {
+        let running = Running { started_at: 5_005, last_pid: 30_000, ..Running::default() };
+        for (start_time, pid, younger) in
+            [(499, 40_000, false), (500, 29_999, false), (500, 30_001, true), (500, 301, true), (501, 5, true)]
+        {
+            assert_eq!(is_younger(&running, start_time, pid), younger, "{start_time} {pid}");
+        }
+    }
 }

@@ -36,33 +36,40 @@ pub(super) enum Beginning {
     TakenOver,
 }
 
+/// What there is to do.
+enum Next {
+    Exec(Arc<Exec>),
+    /// And never will be.
+    Nothing,
+}
+
 pub(super) async fn drive(session: Arc<Session>, beginning: Beginning) {
     if beginning == Beginning::TakenOver {
         session.resume().await;
     }
-    while let Some(exec) = session.until(Session::next).await {
+    while let Next::Exec(exec) = session.until(Session::next).await {
         session.run(&exec).await;
         session.forget_old_execs();
     }
 }
 
 impl Session {
-    /// The next command, once there is one; `Some(None)` when there will be none.
-    fn next(&self) -> Option<Option<Arc<Exec>>> {
+    /// The next command, once there is one.
+    fn next(&self) -> Option<Next> {
         let mut inner = lock(&self.inner);
         if inner.destroyed || self.services.sessions.is_closed() {
-            return Some(None);
+            return Some(Next::Nothing);
         }
         let exec = inner.queue.pop_front()?;
         inner.running = Some(Arc::clone(&exec));
-        Some(Some(exec))
+        Some(Next::Exec(exec))
     }
 
     async fn run(self: &Arc<Self>, exec: &Arc<Exec>) {
         match self.send(exec).await {
             Ok(()) => self.see_to(exec, None).await,
             // The next server finds it as it is.
-            Err(error) if matches!(error, Error::Unavailable { .. }) => return,
+            Err(Error::Unavailable { .. }) => return,
             Err(error) => {
                 if let Some(sink) = exec.sink() {
                     let _ = sink.conclude(Ok(1), Cause::Itself).await;
@@ -149,6 +156,7 @@ impl Session {
             generation: inner.record.generation,
             started_at_ms: clock::wall_ms(),
             started_at: now,
+            last_pid: last_pid(),
             deadline: timeout.map(|ms| now.saturating_add(ms)),
             carried: inner.record.status,
             options: inner.record.options.clone(),
@@ -269,11 +277,11 @@ impl Session {
         let mut first = String::from(":");
         let inherited = || std::env::var("ENV").ok();
         if let Some(file) = spec.env.get("ENV").cloned().unwrap_or_else(inherited).filter(|_| kind.reads_env_file()) {
-            first.push_str(&format!("; ENV={}; \\export ENV", folder::quote(&file)));
+            first.extend([format!("; ENV={}; \\export ENV", folder::quote(&file))]);
         }
         if spec.on_exit == OnExit::Restore && self.folder.has(STATE) {
             let state = folder::quoted(&self.folder.file(STATE, ""));
-            first.push_str(&format!("; {} . {state} </dev/null >/dev/null 2>/dev/null 9>&-", kind.builtin()));
+            first.extend([format!("; {} . {state} </dev/null >/dev/null 2>/dev/null 9>&-", kind.builtin())]);
         }
         first
     }
@@ -371,6 +379,12 @@ impl Outcome {
             _ => None,
         }
     }
+}
+
+/// The number that the system gave out last; 0 where it does not tell.
+fn last_pid() -> i32 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().last().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 pub(super) fn new_nonce() -> String {

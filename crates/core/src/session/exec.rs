@@ -36,6 +36,8 @@ pub(super) struct Inner {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ExecRecord {
     pub(super) id: String,
+    /// Its place among the commands of its session; several may come within a millisecond.
+    pub(super) number: u64,
     pub(super) command: String,
     #[serde(default)]
     pub(super) command_cut: bool,
@@ -66,6 +68,8 @@ pub(super) struct Running {
     pub(super) started_at_ms: u64,
     /// Boot clock.
     pub(super) started_at: u64,
+    /// The newest process before it: what is younger was started by it.
+    pub(super) last_pid: i32,
     pub(super) deadline: Option<u64>,
     /// `$?` and `$-` of the shell before it.
     pub(super) carried: u8,

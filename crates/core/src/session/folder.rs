@@ -123,7 +123,7 @@ fn make_private(path: &Path, mode: u32) -> io::Result<()> {
         return std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(wanted));
     }
     // The folder of a session under another user: made by us, but given away.
-    if found.is_dir() && found.mode() & 0o077 == 0 && rustix::process::geteuid().is_root() {
+    if found.is_dir() && found.mode().trailing_zeros() >= 6 && rustix::process::geteuid().is_root() {
         return Ok(());
     }
     let text = format!("{} is not a folder of ours that is closed to others", path.display());

@@ -1,6 +1,7 @@
 //! What survives the server: the records of sessions and of their commands, and how they are taken up again.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
@@ -83,7 +84,7 @@ fn restore(services: &Arc<Services>, boot_id: u64, record: SessionRecord) -> Opt
         return None;
     }
     let mut execs = BTreeMap::new();
-    let (mut queue, mut running) = (VecDeque::new(), None);
+    let (mut queue, mut running, mut newest) = (Vec::new(), None, 0);
     for (id, bytes) in services.stored.all(&exec_name(&record.id, "")) {
         let Ok(kept) = serde_json::from_slice::<ExecRecord>(&bytes) else { continue };
         let exec = Exec::new(&record.id, kept);
@@ -93,17 +94,21 @@ fn restore(services: &Arc<Services>, boot_id: u64, record: SessionRecord) -> Opt
             inner.sink = sink;
             match (&inner.record.end, &inner.record.running) {
                 (None, Some(_)) => running = Some(Arc::clone(&exec)),
-                (None, None) => queue.push_back(Arc::clone(&exec)),
+                (None, None) => queue.push((inner.record.number, Arc::clone(&exec))),
                 (Some(_), _) => {}
             }
+            newest = newest.max(inner.record.number);
         }
         execs.insert(id, exec);
     }
+    queue.sort_by_key(|(number, _)| *number);
+    let queue: VecDeque<_> = queue.into_iter().map(|(_, exec)| exec).collect();
     Some(Arc::new(Session {
         id: record.id.clone(),
         services: Arc::clone(services),
         folder: Folder::of(boot_id, &record.id, record.owner),
         inner: Mutex::new(Inner { record, shell, execs, queue, running, destroyed: false }),
+        numbers: AtomicU64::new(newest + 1),
         changed: Notify::new(),
     }))
 }

@@ -4,7 +4,7 @@
 //! notice begins with `__outlive_`. What surprises in here was seen in the shells: tests/sessions has a case for each.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 
 use super::exec::Running;
 use super::folder::{Folder, quote, quoted};
@@ -77,19 +77,20 @@ impl Script<'_> {
             0 => dot,
             status => format!("if __outlive_status {status}; then :; else {dot}; fi"),
         };
-        let done = |status: &str| format!("{{ {builtin} printf 'D %s %s\\n' {} {status} >&9; }} 2>/dev/null", self.nonce());
+        let done =
+            |status: &str| format!("{{ {builtin} printf 'D %s %s\\n' {} {status} >&9; }} 2>/dev/null", self.nonce());
         let mut line = String::new();
         if self.is_untraced() {
             line.push_str("\\builtin unsetopt xtrace; ");
         }
         if self.kind.exits_without_redirections() {
-            line.push_str(&format!("case $- in *x*) \\exec >{out};; *) \\exec >{out} 2>{err};; esac; "));
+            line.extend([format!("case $- in *x*) \\exec >{out};; *) \\exec >{out} 2>{err};; esac; ")]);
         }
         if self.is_wrapped {
             let (before, fine, refused) = (self.path(".pre"), done("\"$?\""), done("1"));
-            line.push_str(&format!("if {builtin} . {before}; then {carried}; {fine}; else {refused}; fi"));
+            line.extend([format!("if {builtin} . {before}; then {carried}; {fine}; else {refused}; fi")]);
         } else {
-            line.push_str(&format!("{carried}; {}", done("\"$?\"")));
+            line.extend([format!("{carried}; {}", done("\"$?\""))]);
         }
         line.push_str(&self.release());
         line.push('\n');
@@ -101,15 +102,15 @@ impl Script<'_> {
         let (builtin, nonce) = (self.kind.builtin(), self.nonce());
         let mut line = format!("{{ __outlive_s=$?; }} 2>/dev/null{}; ", self.release());
         if self.is_wrapped {
-            line.push_str(&format!("{builtin} . {}; ", self.path(".post")));
+            line.extend([format!("{builtin} . {}; ", self.path(".post"))]);
         }
         if self.is_snapshot {
             let (snapshot, state) = (quoted(&self.folder.file(SNAPSHOT, "")), quoted(&self.folder.file(NEW_STATE, "")));
-            line.push_str(&format!("{builtin} . {snapshot} >|{state} 2>/dev/null || :; "));
+            line.extend([format!("{builtin} . {snapshot} >|{state} 2>/dev/null || :; ")]);
         }
-        line.push_str(&format!(
+        line.extend([format!(
             "{builtin} printf 'I %s %s %s %s %s\\n' {nonce} \"$__outlive_s\" \"$-\" \"${{PWD-}}\" {nonce} >&9\n"
-        ));
+        )]);
         line
     }
 
@@ -132,15 +133,15 @@ pub(super) fn wrapping(
     kind: Kind,
     cwd: Option<&str>,
     env: &BTreeMap<String, Option<String>>,
-    complaints: &PathBuf,
+    complaints: &Path,
 ) -> (String, String) {
     let (mut before, mut after) = (String::new(), String::new());
     for (number, (name, value)) in env.iter().enumerate() {
         before.push_str(&save(kind, number, name));
-        before.push_str(&match value {
+        before.extend([match value {
             Some(value) => format!("{name}={}; \\export {name}\n", quote(value)),
             None => format!("\\unset -v {name}\n"),
-        });
+        }]);
         after.push_str(&put_back(kind, number, name));
     }
     if let Some(cwd) = cwd {
@@ -152,7 +153,7 @@ pub(super) fn wrapping(
     (before, after)
 }
 
-fn enter(kind: Kind, cwd: &str, complaints: &PathBuf) -> String {
+fn enter(kind: Kind, cwd: &str, complaints: &Path) -> String {
     let builtin = kind.builtin();
     // Without a slash in front it would be looked up in CDPATH, and `-` would be the folder before.
     let folder = if cwd.starts_with('/') { cwd.to_owned() } else { format!("./{cwd}") };
@@ -220,7 +221,10 @@ pub(super) fn snapshot(kind: Kind) -> &'static str {
         ),
         // Their functions cannot be printed.
         Kind::Dash | Kind::Ash => concat!(
-            "\\command set\n\\command export -p\n\\command set +o\n\\command printf 'set +e\\n'\n",
+            "\\command set\n\\command export -p\n",
+            // A shell that was told so would take itself for interactive, and say a line break at its end.
+            "\\command set +o | while IFS= \\command read -r __outlive_n; do case $__outlive_n in ",
+            "*interactive*|*stdin*|*errexit*) ;; *) \\command printf '%s\\n' \"$__outlive_n\";; esac; done\n",
             "\\command printf 'umask %s\\n' \"$(\\command umask)\"\n",
             "\\command alias | while IFS= \\command read -r __outlive_n; do ",
             "\\command printf 'alias %s\\n' \"$__outlive_n\"; done\n",

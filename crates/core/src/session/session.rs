@@ -6,6 +6,7 @@
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ pub struct Session {
     pub(super) services: Arc<Services>,
     pub(super) folder: Folder,
     pub(super) inner: Mutex<Inner>,
+    /// Of the next command.
+    pub(super) numbers: AtomicU64,
     /// Queue, phase or record changed.
     pub(super) changed: Notify,
 }
@@ -168,7 +171,8 @@ impl Session {
     pub async fn exec(self: &Arc<Self>, mut spec: ExecSpec) -> Result<(Arc<Exec>, bool)> {
         spec.check()?;
         let created_at_ms = clock::wall_ms();
-        let id = id::new_id("exec", created_at_ms, id::random_u64());
+        let number = self.numbers.fetch_add(1, Relaxed);
+        let id = id::new_id("exec", created_at_ms, number);
         let hash = request_hash(&(&spec.command, &spec.cwd, &spec.env, &spec.stdin));
         let idempotency = spec.idempotency_key.take().map(|key| (key, hash));
         if let Some(known) = idempotency.as_ref().and_then(|wanted| self.find_key(wanted)) {
@@ -185,6 +189,7 @@ impl Session {
         }
         let record = ExecRecord {
             id: id.clone(),
+            number,
             command: spec.command,
             command_cut: false,
             cwd: spec.cwd,

@@ -1,6 +1,7 @@
 //! All sessions by id, and the making of one.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use outlive_holder::clock;
@@ -180,6 +181,7 @@ impl Core {
                 running: None,
                 destroyed: false,
             }),
+            numbers: AtomicU64::new(1),
             changed: Notify::new(),
         });
         all.insert(id, Arc::clone(&session));

@@ -33,18 +33,13 @@ impl Shell {
             code: "shell_not_found",
             message: format!("{what} is not on this machine; a session needs bash, zsh, dash or busybox"),
         };
-        match wanted {
-            Some(name) => {
-                let found = locate(name, path).ok_or_else(|| not_found(name))?;
-                Self::at(&found).ok_or_else(|| {
-                    Error::invalid("shell", "bash, zsh, dash, ash or busybox, or the path of one", name)
-                })
-            }
-            None => {
-                let found = BY_DEFAULT.iter().find_map(|name| Self::at(&locate(name, path)?));
-                found.ok_or_else(|| not_found("a shell"))
-            }
-        }
+        let Some(name) = wanted else {
+            let found = BY_DEFAULT.iter().find_map(|name| Self::at(&locate(name, path)?));
+            return found.ok_or_else(|| not_found("a shell"));
+        };
+        let found = locate(name, path).ok_or_else(|| not_found(name))?;
+        let unknown = || Error::invalid("shell", "bash, zsh, dash, ash or busybox, or the path of one", name);
+        Self::at(&found).ok_or_else(unknown)
     }
 
     fn at(path: &Path) -> Option<Self> {
@@ -138,5 +133,8 @@ fn locate(name: &str, path: Option<&str>) -> Option<PathBuf> {
         return Some(PathBuf::from(name)).filter(|path| path.is_file());
     }
     let path = path.unwrap_or(DEFAULT_PATH);
-    path.split(':').filter(|folder| !folder.is_empty()).map(|folder| Path::new(folder).join(name)).find(|at| at.is_file())
+    path.split(':')
+        .filter(|folder| !folder.is_empty())
+        .map(|folder| Path::new(folder).join(name))
+        .find(|at| at.is_file())
 }

@@ -69,7 +69,8 @@ impl Core {
     /// The processes that are to end with a session.
     pub async fn delete_session(&self, id: &str) -> Result<()> {
         let session = self.find_session(id)?;
-        let bound = |process: &Arc<Process>| process.spec().annotations.get(KILL_WITH_SESSION).is_some_and(|of| of == id);
+        let bound =
+            |process: &Arc<Process>| process.spec().annotations.get(KILL_WITH_SESSION).is_some_and(|of| of == id);
         let bound: Vec<_> = self.list(false).into_iter().filter(bound).collect();
         session.delete().await?;
         for process in bound {

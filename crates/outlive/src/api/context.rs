@@ -73,7 +73,8 @@ pub(super) async fn context(State(app): State<App>, Params(query): Params<Contex
     let wanted = |entry: &(Entry, Option<Arc<Process>>)| {
         source.is_none_or(|source| entry.0.source == Some(source)) && entry.0.started_at_ms >= since
     };
-    let mut all: Vec<_> = of_session(&app, &query.session_id).into_iter().chain(of_processes(&app, &query.session_id)).collect();
+    let mut all: Vec<_> =
+        of_session(&app, &query.session_id).into_iter().chain(of_processes(&app, &query.session_id)).collect();
     all.retain(wanted);
     all.sort_by(|(one, _), (other, _)| (one.started_at_ms, &one.id).cmp(&(other.started_at_ms, &other.id)));
     let mut left = query.max_bytes.unwrap_or(DEFAULT_BYTES).min(MAX_BYTES);

@@ -191,25 +191,21 @@ pub(super) async fn output(
 ) -> Answer<Response> {
     let exec = app.core.find_session(&id)?.find_exec(&exec)?;
     let sink = if query.is_followed() { exec.started().await } else { exec.sink() };
-    match sink {
-        Some(sink) => output::of(app, sink, &query, &grant).await,
-        None => {
-            let kind = (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-            let nothing = |name: &'static str| (HeaderName::from_static(name), HeaderValue::from(0));
-            let headers = [kind, nothing("x-outlive-offset"), nothing("x-outlive-head")];
-            Ok((headers, AxumBody::empty()).into_response())
-        }
+    if let Some(sink) = sink {
+        return output::of(app, sink, &query, &grant).await;
     }
+    // It has not begun, so it has printed nothing.
+    let kind = (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    let nothing = |name: &'static str| (HeaderName::from_static(name), HeaderValue::from(0));
+    let headers = [kind, nothing("x-outlive-offset"), nothing("x-outlive-head")];
+    Ok((headers, AxumBody::empty()).into_response())
 }
 
 /// Stop a command: one that waits never runs, one that runs is interrupted and its shell stays.
 #[utoipa::path(post, path = "/v1/sessions/{id}/execs/{execId}/cancel", params(
     ("id" = String, Path), ("execId" = String, Path)), responses(
     (status = 200, body = ExecInfo), (status = "4XX", body = Problem)))]
-pub(super) async fn cancel(
-    State(app): State<App>,
-    Path((id, exec)): Path<(String, String)>,
-) -> Answer<Json<ExecInfo>> {
+pub(super) async fn cancel(State(app): State<App>, Path((id, exec)): Path<(String, String)>) -> Answer<Json<ExecInfo>> {
     let exec = app.core.find_session(&id)?.cancel(&exec)?;
     tokio::select! {
         () = exec.finished() => {}

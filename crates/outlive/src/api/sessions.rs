@@ -98,7 +98,9 @@ pub(super) async fn start_process(
     ];
     if let Some((field, _)) = given.into_iter().find(|(_, given)| *given) {
         let detail = format!("invalid request: {field} comes from the session, or cannot be repeated from it");
-        return Err(Problem::bad_request("invalid_value", detail).with_field(field).with_expected("nothing", "a value"));
+        return Err(Problem::bad_request("invalid_value", detail)
+            .with_field(field)
+            .with_expected("nothing", "a value"));
     }
     let idempotency_key = idempotency_key(&headers)?;
     let start = StartSpec { spec, kill_with_session: how.kill_with_session, idempotency_key };

@@ -1,0 +1,38 @@
+//! Persistent shells: the cases of the specification on every shell that is installed, and what they have in common.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
+
+mod association;
+mod calls;
+mod cases;
+mod cases_of_time;
+#[path = "../harness/mod.rs"]
+mod harness;
+mod leftovers;
+mod policies;
+mod shells;
+mod starts;
+mod table;
+mod trace;
+
+use shells::Shell;
+
+#[test]
+fn bash_behaves_as_specified() {
+    table::run(Shell::Bash);
+}
+
+#[test]
+fn dash_behaves_as_specified() {
+    table::run(Shell::Dash);
+}
+
+#[test]
+fn zsh_behaves_as_specified() {
+    table::run(Shell::Zsh);
+}
+
+#[test]
+fn busybox_behaves_as_specified() {
+    table::run(Shell::Ash);
+}
