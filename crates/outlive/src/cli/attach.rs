@@ -3,11 +3,11 @@
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 
+use super::attached::{Attached, Plan};
 use super::exit::Ending;
 use super::failure::Result;
 use super::output;
 use super::process::find;
-use super::session::{Plan, Session};
 use super::terminal::keys::{self, Keys};
 use super::text::amount;
 use super::wire::client::Client;
@@ -55,7 +55,7 @@ impl Attach {
         if process.status == "created" {
             output::remark(format!("waiting until {} is started", process.name()));
         }
-        let session = Session::new(Arc::clone(&client), &process, plan)?;
+        let session = Attached::new(Arc::clone(&client), &process, plan)?;
         let end = session.run().await?;
         Ok(match end {
             End::Exited(ending) => {

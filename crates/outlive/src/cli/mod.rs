@@ -24,6 +24,7 @@
 //! A process is named by its id, by the unique beginning of its id, or by its tag.
 
 mod attach;
+mod attached;
 mod config;
 pub(crate) mod events;
 mod exit;
@@ -106,6 +107,7 @@ pub(crate) enum Command {
     /// Forget processes that have ended, with their output
     Rm(rm::Rm),
     Wait(wait::Wait),
+    Session(session::Session),
     /// Follow what happens to processes
     Events(events::Events),
     /// Show or change limits
@@ -176,6 +178,7 @@ async fn dispatch(command: Command, client: Arc<Client>) -> Result<i32> {
         Command::Restart(restart) => restart.execute(client).await,
         Command::Rm(rm) => rm.execute(client).await,
         Command::Wait(wait) => wait.execute(client).await,
+        Command::Session(session) => session.execute(client).await,
         Command::Events(events) => events.execute(client).await,
         Command::Config(config) => config.execute(client).await,
         Command::Status(status) => status.execute(client).await,

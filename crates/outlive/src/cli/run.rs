@@ -8,13 +8,13 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::attach::End;
+use super::attached::{Attached, Plan};
 use super::exit::{BY_SIGNAL, Ending};
 use super::failure::{Failure, Result};
 use super::input::{self, Feeder};
 use super::output::{self, Show, Sink};
 use super::process::{Process, find, path};
 use super::rm::remove;
-use super::session::{Plan, Session};
 use super::signals::{self, Received, Signals};
 use super::spec::{SpecArgs, create};
 use super::terminal;
@@ -83,7 +83,7 @@ impl Run {
         }
         let (process, _) = create(&client, body).await?;
         let plan = Plan { start: Start::From(0), is_read_only: false, keys: self.detach_keys, is_announced: false };
-        match Session::new(Arc::clone(&client), &process, plan)?.run().await? {
+        match Attached::new(Arc::clone(&client), &process, plan)?.run().await? {
             End::Exited(ending) => {
                 clean_up(&client, &process.id, self.keep).await;
                 Ok(ending.exit_code())

@@ -51,7 +51,7 @@ pub(crate) struct Plan {
     pub(crate) is_announced: bool,
 }
 
-pub(crate) struct Session {
+pub(crate) struct Attached {
     client: Arc<Client>,
     process: Process,
     plan: Plan,
@@ -69,7 +69,7 @@ pub(crate) struct Session {
     is_in_line: bool,
     say_lost_at: Option<Instant>,
     has_said_lost: bool,
-    /// When to give the terminal its true size back, after [`Session::redraw`].
+    /// When to give the terminal its true size back, after [`Attached::redraw`].
     resize_at: Option<Instant>,
 }
 
@@ -79,7 +79,7 @@ enum Next {
     End(End),
 }
 
-impl Session {
+impl Attached {
     pub(crate) fn new(client: Arc<Client>, process: &Process, plan: Plan) -> Result<Self> {
         let is_raw = process.tty && io::stdin().is_terminal();
         let size = if process.tty && io::stdout().is_terminal() { terminal::size() } else { None };
