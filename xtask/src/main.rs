@@ -11,6 +11,7 @@
 mod bench;
 mod browser;
 mod conformance;
+mod debian;
 mod deny;
 mod dist;
 mod elf;
@@ -46,7 +47,7 @@ usage: cargo xtask COMMAND
   openapi                            write openapi.json from the binary
   fuzz [--seconds N] [TARGET]...     feed the parsers with garbage, each target for a minute
 
---quick leaves out the slow stages and installs no tools;
+--quick leaves out the slow stages and installs no tools but missing shells;
 a stage named by --only is never left out.";
 
 fn main() -> ExitCode {

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::Result;
+use crate::debian::{self, Need};
 use crate::repo::Repo;
 use crate::run;
 use crate::tally::Tally;
@@ -19,15 +20,25 @@ const LIMIT: Duration = Duration::from_secs(15 * 60);
 
 const CRASH: &str = "crash";
 
+/// A session has to behave in each of them.
+const SHELLS: [Need; 4] = [
+    Need { package: "bash", programs: &["bash"] },
+    Need { package: "dash", programs: &["dash"] },
+    Need { package: "zsh", programs: &["zsh"] },
+    Need { package: "busybox", programs: &["busybox"] },
+];
+
 pub(crate) fn unit(repo: &Repo) -> Result<Tally> {
     test(repo, &["--lib", "--bins"])
 }
 
 pub(crate) fn integration(repo: &Repo) -> Result<Tally> {
+    debian::provide(&SHELLS)?;
     files(repo, |name| !name.starts_with(CRASH))
 }
 
 pub(crate) fn crash(repo: &Repo) -> Result<Tally> {
+    debian::provide(&SHELLS)?;
     files(repo, |name| name.starts_with(CRASH))
 }
 
