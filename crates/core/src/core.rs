@@ -38,6 +38,14 @@ pub struct Create {
     pub start: bool,
     pub if_tag_exists: IfTagExists,
     pub idempotency_key: Option<String>,
+    /// Of what the caller asked for, where `spec` is something else.
+    pub asked: Option<u64>,
+}
+
+impl Create {
+    fn request_hash(&self) -> u64 {
+        self.asked.unwrap_or_else(|| request_hash(&self.spec))
+    }
 }
 
 #[derive(Clone)]
@@ -116,6 +124,11 @@ impl Core {
         self.services.link.is_gone()
     }
 
+    /// Resolves when there is no holder any more.
+    pub async fn until_holder_gone(&self) {
+        self.services.link.until_gone().await;
+    }
+
     // ---- processes ----
 
     /// Makes a process, and starts it unless it is only to be reserved. True: it is new.
@@ -124,7 +137,7 @@ impl Core {
         let idempotency = create
             .idempotency_key
             .as_ref()
-            .map(|key| Idempotency { key: format!("start/{key}"), request_hash: request_hash(&create.spec) });
+            .map(|key| Idempotency { key: format!("start/{key}"), request_hash: create.request_hash() });
         loop {
             let mut record = self.new_record(create.spec.clone());
             record.reserved = !create.start;

@@ -6,28 +6,64 @@
 //!
 //! An interactive shell survives the INT with its state, and its background jobs ignore it. The steps after it leave
 //! alone what was there before the command.
+//!
+//! Between two steps is a *nudge*: an INT to the shell and to those who would have died of the first one, had it reached
+//! them. It can come before the shell has read the command, or between a fork and its exec, when the child still has the
+//! shell's own handler. A shell whose program dies of TERM or KILL takes that for the program's business and goes on with
+//! what follows; only an INT makes it give up the rest.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use outlive_holder::clock;
 use outlive_holder::log::Exit;
+use outlive_holder::tree::scan::Seen;
 use outlive_holder::tree::{Root, members, scan};
 use outlive_holder::wire::Reach;
 use rustix::process::{Pid, PidfdFlags, Signal};
+use serde::{Deserialize, Serialize};
 
 use super::exec::{Exec, Running};
 use super::session::Session;
 use super::status::{Frames, Idle};
 use crate::{Error, Result, lock};
 
-/// Between two steps of the ladder.
-const STEP_MS: u64 = 500;
+/// From a step to the nudge after it, and from there to the next step.
+const NUDGE_AFTER_MS: u64 = 100;
+const STEP_AFTER_MS: u64 = 400;
 /// /proc counts the start of a process in these.
 const TICK_MS: u64 = 10;
 
-/// Why a command is made to stop.
+const INT: u8 = 2;
+const KILL: u8 = 9;
+const CONT: u8 = 18;
+
+/// What is done to a command that has to stop, and how long it then has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rung {
+    Interrupt,
+    Nudge,
+    Terminate,
+    Kill,
+    KillShell,
+}
+
+const LADDER: [(Rung, u64); 9] = [
+    (Rung::Interrupt, NUDGE_AFTER_MS),
+    (Rung::Nudge, STEP_AFTER_MS),
+    (Rung::Terminate, NUDGE_AFTER_MS),
+    (Rung::Nudge, STEP_AFTER_MS),
+    (Rung::Kill, NUDGE_AFTER_MS),
+    (Rung::Nudge, STEP_AFTER_MS),
+    // What began when the first ones were killed.
+    (Rung::Kill, NUDGE_AFTER_MS),
+    (Rung::Nudge, STEP_AFTER_MS),
+    (Rung::KillShell, STEP_AFTER_MS),
+];
+
+/// Why a command is made to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) enum Stop {
     TimedOut,
     Cancelled,
@@ -70,9 +106,26 @@ impl Outcome {
 /// How far a command has been pressed.
 struct Ladder {
     stop: Option<Stop>,
-    step: u32,
-    /// Boot clock: when the next step is due.
+    /// How many rungs are behind it.
+    climbed: usize,
+    /// Boot clock: when the next rung is due.
     due: Option<u64>,
+}
+
+impl Ladder {
+    fn of(running: &Running) -> Self {
+        // One that had to stop already when the server before died is pressed again from the beginning.
+        let due = running.stop.map_or(running.deadline, |_| Some(0));
+        Self { stop: running.stop, climbed: 0, due }
+    }
+
+    /// The last rung stays the last.
+    fn climb(&mut self, now: u64) -> Rung {
+        let (rung, wait_ms) = LADDER[self.climbed.min(LADDER.len() - 1)];
+        self.climbed += 1;
+        self.due = Some(now.saturating_add(wait_ms));
+        rung
+    }
 }
 
 impl Session {
@@ -81,12 +134,13 @@ impl Session {
         let Some(running) = lock(&exec.inner).record.running.clone() else { return Ok(Outcome::NeverSent) };
         let nonce = running.nonce.as_str();
         let mut frames = Frames::from(self.shell().log()?, running.status_from);
-        let mut ladder = Ladder { stop: None, step: 0, due: running.deadline };
+        let mut ladder = Ladder::of(&running);
         loop {
             if let Some(idle) = frames.idle(nonce) {
                 return Ok(Outcome::Idle { done: frames.done(nonce), idle, stop: ladder.stop });
             }
-            if probe.is_some_and(|probe| frames.is_probed(probe)) && ladder.step == 0 {
+            // An interrupt may have taken the last line from a shell that answers the probe.
+            if ladder.stop.is_none() && probe.is_some_and(|probe| frames.is_probed(probe)) {
                 return Ok(Outcome::NeverSent);
             }
             tokio::select! {
@@ -108,23 +162,38 @@ impl Session {
         }
     }
 
-    /// The next step.
     async fn press(&self, exec: &Arc<Exec>, running: &Running, ladder: &mut Ladder) -> Result<()> {
-        ladder.stop.get_or_insert(Stop::TimedOut);
-        ladder.step += 1;
-        ladder.due = Some(clock::boot_ms() + STEP_MS);
+        let stop = *ladder.stop.get_or_insert(Stop::TimedOut);
+        if ladder.climbed == 0 {
+            // Written down first: whoever takes over must not take an interrupted command for one that never began.
+            if let Some(running) = &mut lock(&exec.inner).record.running {
+                running.stop = Some(stop);
+            }
+            self.save_exec(exec)?;
+        }
+        let rung = ladder.climb(clock::boot_ms());
         let shell = self.shell();
-        let (key, pid) = (shell.key(), shell.pid().unwrap_or(0));
-        match ladder.step {
-            1 => drop(self.services.link.signal_to(key, 2, Reach::Group).await?),
-            2 => hunt(pid, key, running.clone(), Signal::TERM).await,
-            3 | 4 => hunt(pid, key, running.clone(), Signal::KILL).await,
-            _ => drop(self.services.link.signal_to(key, 9, Reach::Command).await?),
+        let (key, pid, link) = (shell.key(), shell.pid().unwrap_or(0), &self.services.link);
+        match rung {
+            Rung::Interrupt => {
+                link.signal_to(key, INT, Reach::Group).await?;
+                // One that stopped itself would not hear it.
+                link.signal_to(key, CONT, Reach::Group).await?;
+                crate::hooks::reach("exec_interrupted");
+            }
+            Rung::Nudge => {
+                link.signal_to(key, INT, Reach::Command).await?;
+                hunt(pid, key, running.clone(), Prey::MissedInterrupt).await;
+            }
+            Rung::Terminate => hunt(pid, key, running.clone(), Prey::All(Signal::TERM)).await,
+            Rung::Kill => hunt(pid, key, running.clone(), Prey::All(Signal::KILL)).await,
+            Rung::KillShell => {
+                link.signal_to(key, KILL, Reach::Command).await?;
+                return Ok(());
+            }
         }
-        if ladder.step <= 4 {
-            // It may have thrown away what it had read ahead.
-            let _ = shell.input(self.closing_line(exec).as_bytes()).await;
-        }
+        // It may have thrown away what it had read ahead.
+        let _ = shell.input(self.closing_line(exec).as_bytes()).await;
         Ok(())
     }
 }
@@ -144,17 +213,47 @@ fn is_younger(running: &Running, start_time: u64, pid: i32) -> bool {
     start_time > tick || start_time == tick && (pid > running.last_pid || pid < running.last_pid - ROUND)
 }
 
-/// Signals everything that the shell's tree has had since the command began, but not the shell.
-async fn hunt(shell: u32, key: u64, running: Running, signal: Signal) {
+/// Which of the processes that the shell has had since the command began.
+#[derive(Clone, Copy)]
+enum Prey {
+    All(Signal),
+    /// Those of its group that an INT would end, and that live after one: it did not reach them.
+    MissedInterrupt,
+}
+
+impl Prey {
+    fn signal(self, shell: i32, one: &Seen) -> Option<Signal> {
+        match self {
+            Self::All(signal) => Some(signal),
+            Self::MissedInterrupt if one.pgrp == shell && dies_of_interrupt(one.pid) => Some(Signal::INT),
+            Self::MissedInterrupt => None,
+        }
+    }
+}
+
+/// Neither ignores nor catches it. No, if the system does not tell.
+fn dies_of_interrupt(pid: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let has_it = |name: &str| {
+        let mask = status.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(u64::from_str_radix(mask.trim(), 16).ok()? & (1 << (INT - 1)) != 0)
+    };
+    has_it("SigIgn:") == Some(false) && has_it("SigCgt:") == Some(false)
+}
+
+/// Signals what the shell's tree has had since the command began, but not the shell.
+async fn hunt(shell: u32, key: u64, running: Running, prey: Prey) {
     let work = move || {
-        let root = Root { environ_id: None, ..Root::of(shell as i32, key, "") };
+        let shell = shell as i32;
+        let root = Root { environ_id: None, ..Root::of(shell, key, "") };
         // Beside ourselves the holder, our parent, must not be taken for a member.
         let holder = std::os::unix::process::parent_id() as i32;
         let seen = scan::all().unwrap_or_default();
         for one in members(&root, &seen, &[holder]) {
-            if one.pid == shell as i32 || !is_younger(&running, one.start_time, one.pid) {
+            if one.pid == shell || !is_younger(&running, one.start_time, one.pid) {
                 continue;
             }
+            let Some(signal) = prey.signal(shell, &one) else { continue };
             let pin = Pid::from_raw(one.pid).and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
             let Some(pin) = pin else { continue };
             // Pinned now; is it still the one that was seen?
@@ -170,6 +269,27 @@ async fn hunt(shell: u32, key: u64, running: Running, signal: Signal) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_ladder_ends_with_the_shell() {
+        let mut ladder = Ladder::of(&Running { deadline: Some(7), ..Running::default() });
+        assert_eq!((ladder.stop, ladder.due), (None, Some(7)));
+        let rungs: Vec<Rung> = (0..=LADDER.len()).map(|_| ladder.climb(1_000)).collect();
+        assert_eq!((rungs[0], ladder.due), (Rung::Interrupt, Some(1_000 + STEP_AFTER_MS)));
+        assert_eq!(rungs[LADDER.len() - 1..], [Rung::KillShell, Rung::KillShell]);
+    }
+
+    #[test]
+    fn who_would_die_of_an_interrupt_is_known() {
+        let mut sleep = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = sleep.id() as i32;
+        // Between clone and exec it may still be a copy of this program.
+        while std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap() != "sleep\n" {}
+        assert!(dies_of_interrupt(pid));
+        sleep.kill().unwrap();
+        sleep.wait().unwrap();
+        assert!(!dies_of_interrupt(pid), "gone");
+    }
 
     #[test]
     fn a_job_from_the_same_tick_was_taken_for_the_command() {

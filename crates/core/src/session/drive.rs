@@ -22,7 +22,7 @@ use super::session::{Session, exited};
 use super::sessions::hidden;
 use super::spec::OnExit;
 use super::status::Frames;
-use super::{collect, folder};
+use super::{collect, exec, folder};
 use crate::process::{Process, Spec};
 use crate::{Error, Result, id, lock};
 
@@ -74,7 +74,7 @@ impl Session {
                 if let Some(sink) = exec.sink() {
                     let _ = sink.conclude(Ok(1), Cause::Itself).await;
                 }
-                self.settle_refused(exec, error.code(), &error.to_string());
+                self.settle_not_run(exec, error.code(), &error.to_string());
             }
         }
         lock(&self.inner).running = None;
@@ -158,6 +158,7 @@ impl Session {
             started_at: now,
             last_pid: last_pid(),
             deadline: timeout.map(|ms| now.saturating_add(ms)),
+            stop: None,
             carried: inner.record.status,
             options: inner.record.options.clone(),
         })
@@ -221,6 +222,9 @@ impl Session {
     async fn ensure_shell(self: &Arc<Self>) -> Result<()> {
         let (exit, on_exit, ready) = {
             let inner = lock(&self.inner);
+            if inner.destroyed {
+                return Err(exec::destroyed(&self.id));
+            }
             (inner.shell.exit(), inner.record.spec.on_exit, inner.record.ready)
         };
         match (exit, on_exit) {
@@ -244,6 +248,10 @@ impl Session {
             Error::Spawn { code: "command_not_found", message } => Error::Spawn { code: "shell_not_found", message },
             other => other,
         })?;
+        if lock(&self.inner).destroyed {
+            // Whoever deletes the session may have ended the shell before this one.
+            return Err(exec::destroyed(&self.id));
+        }
         let (nonce, log) = (new_nonce(), shell.log()?);
         let mut frames = Frames::from(Arc::clone(&log), log.head());
         shell.input(script::prologue(self.kind(), &nonce, &self.first()).as_bytes()).await?;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use utoipa::ToSchema;
 
+use super::cancel::Stop;
 use crate::process::{Process, Source};
 use crate::{Error, Result, lock};
 
@@ -21,6 +22,8 @@ const KEPT_COMMAND_BYTES: usize = 64 * 1024;
 pub struct Exec {
     pub(super) id: String,
     pub(super) session_id: String,
+    /// Of the command's text while it waits.
+    pub(super) command_bytes: usize,
     pub(super) inner: Mutex<Inner>,
     pub(super) changed: Notify,
 }
@@ -71,6 +74,9 @@ pub(super) struct Running {
     /// The newest process before it: what is younger was started by it.
     pub(super) last_pid: i32,
     pub(super) deadline: Option<u64>,
+    /// Why it has to stop; written before the first signal.
+    #[serde(default)]
+    pub(super) stop: Option<Stop>,
     /// `$?` and `$-` of the shell before it.
     pub(super) carried: u8,
     pub(super) options: String,
@@ -150,6 +156,7 @@ impl Exec {
         Arc::new(Self {
             id: record.id.clone(),
             session_id: session_id.to_owned(),
+            command_bytes: record.command.len(),
             inner: Mutex::new(Inner { record, sink: None, cancel_wanted: false }),
             changed: Notify::new(),
         })

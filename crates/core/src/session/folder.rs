@@ -5,15 +5,17 @@
 
 use std::ffi::CString;
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Gid, Mode, OFlags, Uid};
+use rustix::fs::{FileType, Gid, Mode, OFlags, Uid};
 
 /// As the pipes of ordinary processes: more slack for a program, and what the reserve of a log is made for.
 const PIPE_BYTES: usize = 256 * 1024;
+
+const MAKE_ATTEMPTS: u32 = 5;
 
 /// What there is per command, beside the command itself.
 const SUFFIXES: [&str; 6] = ["", ".out", ".err", ".in", ".pre", ".post"];
@@ -39,22 +41,33 @@ impl Folder {
         let root = self.path.parent().unwrap_or(Path::new("/"));
         // Others must pass through it only if one of them is to use a folder below.
         let mode = if self.owner.is_some() { 0o711 } else { 0o700 };
-        make_private(root, mode)?;
-        make_private(&self.path, 0o700)?;
-        self.give(&self.path)
+        let made = || {
+            make_private(root, mode, None)
+                .and_then(|()| make_private(&self.path, 0o700, self.owner.map(|(uid, _)| uid)))
+        };
+        // The last session but this one may have taken the root with it in between.
+        let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        (0..MAKE_ATTEMPTS).map(|_| made()).find(|made| !made.as_ref().is_err_and(is_gone)).unwrap_or_else(made)?;
+        let Some((uid, gid)) = self.owner else { return Ok(()) };
+        // Nobody but us can change what is in the root.
+        Ok(rustix::fs::chown(&self.path, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?)
     }
 
     pub(super) fn file(&self, exec: &str, suffix: &str) -> PathBuf {
         self.path.join(format!("{exec}{suffix}"))
     }
 
+    /// Always a new file: the folder may be of a user who is less than we are, and who has put a link to another's file
+    /// in its place.
     pub(super) fn write(&self, exec: &str, suffix: &str, parts: &[&[u8]]) -> io::Result<()> {
         let path = self.file(exec, suffix);
-        let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+        // Left by a server that died before it could use it.
+        let _ = std::fs::remove_file(&path);
+        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         for part in parts {
             file.write_all(part)?;
         }
-        self.give(&path)
+        self.give(&file)
     }
 
     /// Makes the pipes of a command and opens our ends. Never waits for the other side.
@@ -66,8 +79,12 @@ impl Folder {
             rustix::fs::mkfifoat(rustix::fs::CWD, &path, Mode::from_raw_mode(0o600))?;
             let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
             let fd = rustix::fs::open(&path, flags, Mode::empty())?;
+            let is_pipe = FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) == FileType::Fifo;
+            if !is_pipe {
+                return Err(io::Error::other("somebody has put another file in the place of a pipe"));
+            }
             let _ = rustix::pipe::fcntl_setpipe_size(&fd, PIPE_BYTES);
-            self.give(&path)?;
+            self.give(&fd)?;
             Ok(fd)
         };
         Ok((open(".out")?, open(".err")?))
@@ -88,13 +105,6 @@ impl Folder {
         }
     }
 
-    /// Removes what a process that was started from the session has read.
-    pub(super) fn clear_start(&self, name: &str) {
-        for suffix in [".state", ".command", ".start"] {
-            let _ = std::fs::remove_file(self.file(name, suffix));
-        }
-    }
-
     pub(super) fn remove(&self) {
         let _ = std::fs::remove_dir_all(&self.path);
         if let Some(root) = self.path.parent() {
@@ -103,27 +113,28 @@ impl Folder {
         }
     }
 
-    fn give(&self, path: &Path) -> io::Result<()> {
+    fn give(&self, file: impl AsFd) -> io::Result<()> {
         let Some((uid, gid)) = self.owner else { return Ok(()) };
-        Ok(rustix::fs::chown(path, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?)
+        Ok(rustix::fs::fchown(file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?)
     }
 }
 
-/// Makes a folder, or finds it as we made it: nobody may have put another in its place.
-fn make_private(path: &Path, mode: u32) -> io::Result<()> {
+/// Makes a folder, or finds it as we made it: nobody may have put another in its place. One for another user is given
+/// away by us after it was made.
+fn make_private(path: &Path, mode: u32, given_to: Option<u32>) -> io::Result<()> {
     match std::fs::DirBuilder::new().mode(mode).create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        other => return other,
+        other => other?,
     }
     let found = std::fs::symlink_metadata(path)?;
-    let ours = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
-    let closed = found.mode() & 0o066 == 0;
-    if ours && closed {
+    let ours = found.uid() == rustix::process::geteuid().as_raw();
+    let is_closed = found.is_dir() && found.mode() & 0o066 == 0;
+    if is_closed && ours {
+        // Whatever our umask is, and whoever had to pass through it until now.
         let wanted = (found.mode() | mode) & 0o777;
         return std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(wanted));
     }
-    // The folder of a session under another user: made by us, but given away.
-    if found.is_dir() && found.mode().trailing_zeros() >= 6 && rustix::process::geteuid().is_root() {
+    if is_closed && given_to == Some(found.uid()) {
         return Ok(());
     }
     let text = format!("{} is not a folder of ours that is closed to others", path.display());
@@ -142,4 +153,37 @@ pub(super) fn quote(text: &str) -> String {
 /// A path must be one that a control line can carry.
 pub(super) fn is_plain(path: &Path) -> bool {
     CString::new(path.as_os_str().as_bytes()).is_ok() && path.to_str().is_some_and(|text| !text.contains('\n'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_in_the_place_of_a_command_file_led_to_anothers_file() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = Folder { path: scratch.path().join("root/session"), owner: None };
+        folder.make().unwrap();
+        let precious = scratch.path().join("precious");
+        std::fs::write(&precious, "kept").unwrap();
+        for suffix in ["", ".in", ".out", ".err"] {
+            std::os::unix::fs::symlink(&precious, folder.file("exec_1", suffix)).unwrap();
+        }
+        folder.write("exec_1", "", &[b"echo"]).unwrap();
+        folder.open_sinks("exec_1").unwrap();
+        assert_eq!(std::fs::read_to_string(&precious).unwrap(), "kept");
+        assert_eq!(std::fs::read_to_string(folder.file("exec_1", "")).unwrap(), "echo");
+        folder.remove();
+        assert!(!scratch.path().join("root").exists());
+    }
+
+    #[test]
+    fn a_folder_of_others_is_not_used() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("root");
+        std::fs::DirBuilder::new().mode(0o777).create(&path).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        let folder = Folder { path: path.join("session"), owner: None };
+        assert_eq!(folder.make().unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+    }
 }

@@ -10,6 +10,7 @@ use super::drive;
 use super::exec::{Exec, ExecRecord};
 use super::folder::{self, Folder};
 use super::session::{Inner, Session, SessionRecord};
+use super::snapshot::{FOLDERS_OF_STARTS, READ_WITHIN};
 use crate::services::Services;
 use crate::{Result, lock};
 
@@ -73,6 +74,26 @@ pub(super) fn take_over(services: &Arc<Services>) {
         }
         tokio::spawn(drive::drive(session, drive::Beginning::TakenOver));
     }
+    tokio::spawn(remove_folders_of_starts(boot_id));
+}
+
+/// Of the server before; what is made from now on has somebody who removes it.
+async fn remove_folders_of_starts(boot_id: u64) {
+    let list = move || -> Vec<std::path::PathBuf> {
+        let found = std::fs::read_dir(folder::root(boot_id)).into_iter().flatten().flatten();
+        let is_of_start = |entry: &std::fs::DirEntry| {
+            entry.file_name().to_str().is_some_and(|name| name.starts_with(FOLDERS_OF_STARTS))
+        };
+        found.filter(is_of_start).map(|entry| entry.path()).collect()
+    };
+    let old = tokio::task::spawn_blocking(list).await.unwrap_or_default();
+    if old.is_empty() {
+        return;
+    }
+    // A shell may be about to read them.
+    tokio::time::sleep(READ_WITHIN).await;
+    let remove = move || old.iter().for_each(|path| drop(std::fs::remove_dir_all(path)));
+    let _ = tokio::task::spawn_blocking(remove).await;
 }
 
 /// `None`: its making was never finished, so nobody has heard of it.

@@ -138,10 +138,7 @@ pub(super) fn wrapping(
     let (mut before, mut after) = (String::new(), String::new());
     for (number, (name, value)) in env.iter().enumerate() {
         before.push_str(&save(kind, number, name));
-        before.extend([match value {
-            Some(value) => format!("{name}={}; \\export {name}\n", quote(value)),
-            None => format!("\\unset -v {name}\n"),
-        }]);
+        before.push_str(&change(kind, name, value.as_deref()));
         after.push_str(&put_back(kind, number, name));
     }
     if let Some(cwd) = cwd {
@@ -173,32 +170,62 @@ fn leave(kind: Kind) -> String {
     format!(
         "case ${{__outlive_at+x}} in x)\n\
          case $PWD in \"$__outlive_at\") {builtin} cd \"$__outlive_pwd\" >/dev/null 2>/dev/null || :\n\
-         case $__outlive_had in x) OLDPWD=$__outlive_old;; *) \\unset -v OLDPWD;; esac;; esac\n\
-         \\unset -v __outlive_at __outlive_pwd __outlive_old __outlive_had;; esac\n"
+         case $__outlive_had in x) OLDPWD=$__outlive_old;; *) {builtin} unset -v OLDPWD;; esac;; esac\n\
+         {builtin} unset -v __outlive_at __outlive_pwd __outlive_old __outlive_had;; esac\n"
     )
 }
 
 fn save(kind: Kind, number: usize, name: &str) -> String {
+    let builtin = kind.builtin();
     match kind {
         // All attributes, as text.
-        Kind::Bash | Kind::Zsh => format!("__outlive_v{number}=$(\\builtin typeset -p {name} 2>/dev/null)\n"),
+        Kind::Bash | Kind::Zsh => format!("__outlive_v{number}=$({builtin} typeset -p {name} 2>/dev/null)\n"),
         Kind::Dash | Kind::Ash => format!(
             "__outlive_v{number}=${{{name}-}} __outlive_w{number}=${{{name}+x}}\n\
-             case \"$(\\command export -p)\" in *\"export {name}=\"*|*\"export {name}\") __outlive_w{number}=e;; esac\n"
+             case \"$({builtin} export -p)\" in *\"export {name}=\"*|*\"export {name}\") __outlive_w{number}=e;; esac\n"
         ),
     }
 }
 
 fn put_back(kind: Kind, number: usize, name: &str) -> String {
+    let builtin = kind.builtin();
     let again = match kind {
-        Kind::Bash | Kind::Zsh => format!("\\eval \"$__outlive_v{number}\" || :; \\unset -v __outlive_v{number}"),
+        Kind::Bash | Kind::Zsh => {
+            format!("{builtin} eval \"$__outlive_v{number}\" || :; {builtin} unset -v __outlive_v{number}")
+        }
         Kind::Dash | Kind::Ash => format!(
             "case $__outlive_w{number} in x) {name}=$__outlive_v{number};; \
-             e) {name}=$__outlive_v{number}; \\export {name};; esac; \
-             \\unset -v __outlive_v{number} __outlive_w{number}"
+             e) {name}=$__outlive_v{number}; {builtin} export {name};; esac; \
+             {builtin} unset -v __outlive_v{number} __outlive_w{number}"
         ),
     };
-    format!("case ${{__outlive_v{number}+x}} in x) \\unset -v {name} || :; {again};; esac\n")
+    format!("case ${{__outlive_v{number}+x}} in x) {builtin} unset -v {name} || :; {again};; esac\n")
+}
+
+/// The script of a process that begins with a session's state. What its caller set for it wins over that.
+pub(super) fn start(kind: Kind, state: &Path, command: &Path, env: &BTreeMap<String, Option<String>>) -> String {
+    let builtin = kind.builtin();
+    let mut text = format!("{builtin} . {} >/dev/null 2>/dev/null\n", quoted(state));
+    for (name, value) in env.iter().filter(|(name, _)| is_name(name)) {
+        text.push_str(&change(kind, name, value.as_deref()));
+    }
+    text.extend([format!("{builtin} . {}\n", quoted(command))]);
+    text
+}
+
+/// Sets and exports a variable, or unsets it.
+fn change(kind: Kind, name: &str, value: Option<&str>) -> String {
+    let builtin = kind.builtin();
+    match value {
+        Some(value) => format!("{name}={}; {builtin} export {name}\n", quote(value)),
+        None => format!("{builtin} unset -v {name}\n"),
+    }
+}
+
+/// Whether a shell could have a variable of this name.
+pub(super) fn is_name(name: &str) -> bool {
+    let first = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
+    first && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// Prints what a fresh shell has to run to be like this one.

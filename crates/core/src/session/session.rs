@@ -27,6 +27,8 @@ use crate::{Error, Result, id, lock};
 
 /// Between the HUP and the KILL of a session that is deleted.
 const HANGUP_MS: u64 = 300;
+/// Text of commands that wait in one session: far more than anybody writes, and little enough for a journal.
+const MAX_QUEUED_BYTES: usize = 16 << 20;
 /// A deleted session is gone by then, whatever its processes do.
 const DELETE_WITHIN: Duration = Duration::from_secs(60);
 
@@ -175,7 +177,7 @@ impl Session {
         let id = id::new_id("exec", created_at_ms, number);
         let hash = request_hash(&(&spec.command, &spec.cwd, &spec.env, &spec.stdin));
         let idempotency = spec.idempotency_key.take().map(|key| (key, hash));
-        if let Some(known) = idempotency.as_ref().and_then(|wanted| self.find_key(wanted)) {
+        if let Some(known) = idempotency.as_ref().and_then(|wanted| find_key(&lock(&self.inner), wanted)) {
             return known.map(|exec| (exec, false));
         }
         if let Some(stdin) = spec.stdin.take() {
@@ -205,33 +207,29 @@ impl Session {
             end: None,
         };
         let queued = self.enqueue(record);
-        if queued.is_err() {
+        if !queued.as_ref().is_ok_and(|(_, is_new)| *is_new) {
             self.folder.clear(&id);
         }
-        let exec = queued?;
-        self.watch_queue_time(&exec);
-        Ok((exec, true))
+        let (exec, is_new) = queued?;
+        if is_new {
+            self.watch_queue_time(&exec);
+        }
+        Ok((exec, is_new))
     }
 
-    fn find_key(&self, wanted: &(String, u64)) -> Option<Result<Arc<Exec>>> {
-        let inner = lock(&self.inner);
-        inner.execs.values().find_map(|exec| {
-            let known = lock(&exec.inner).record.idempotency.clone()?;
-            (known.0 == wanted.0).then(|| {
-                if known.1 == wanted.1 {
-                    return Ok(Arc::clone(exec));
-                }
-                let text = "this idempotency key was used for a different request; use a new key";
-                Err(Error::conflict("idempotency_key_reused", text))
-            })
-        })
-    }
-
-    fn enqueue(&self, record: ExecRecord) -> Result<Arc<Exec>> {
+    /// False: one with that key is there already.
+    fn enqueue(&self, record: ExecRecord) -> Result<(Arc<Exec>, bool)> {
         let most = self.services.config().max_queued_execs;
+        if self.services.link.is_gone() {
+            return Err(Error::holder_gone());
+        }
         let mut inner = lock(&self.inner);
         if inner.destroyed {
             return Err(exec::destroyed(&self.id));
+        }
+        // Asked again under the lock: a retry may have come while this one waited for the disk.
+        if let Some(known) = record.idempotency.as_ref().and_then(|wanted| find_key(&inner, wanted)) {
+            return known.map(|exec| (exec, false));
         }
         if let Some(exit) = inner.shell.exit().filter(|_| inner.record.spec.on_exit == OnExit::Fail) {
             return Err(exited(&self.id, &exit));
@@ -240,13 +238,18 @@ impl Session {
             let message = format!("{most} commands wait in this session already; try again later, or in another one");
             return Err(Error::Busy { code: "session_busy", message });
         }
+        let bytes: usize = inner.queue.iter().map(|exec| exec.command_bytes).sum();
+        if bytes.saturating_add(record.command.len()) > MAX_QUEUED_BYTES {
+            let message = format!("the commands that wait in this session have {bytes} bytes already; try again later");
+            return Err(Error::Busy { code: "session_busy", message });
+        }
         let exec = Exec::new(&self.id, record);
         self.save_exec(&exec)?;
         inner.execs.insert(exec.id.clone(), Arc::clone(&exec));
         inner.queue.push_back(Arc::clone(&exec));
         drop(inner);
         self.changed.notify_waiters();
-        Ok(exec)
+        Ok((exec, true))
     }
 
     /// Refuses it when it has waited for longer than it wanted to.
@@ -275,15 +278,16 @@ impl Session {
                 return false;
             }
         }
-        self.settle_refused(exec, code, message);
+        self.settle_not_run(exec, code, message);
         true
     }
 
     /// As [`refuse`](Self::refuse), for one that is in no queue any more.
-    pub(super) fn settle_refused(&self, exec: &Arc<Exec>, code: &str, message: &str) {
+    pub(super) fn settle_not_run(&self, exec: &Arc<Exec>, code: &str, message: &str) {
         self.folder.clear(&exec.id);
+        let destroyed = lock(&self.inner).destroyed;
         let refused = Some((code.to_owned(), message.to_owned()));
-        self.settle(exec, End { refused, cancelled: code == "cancelled", ..End::default() });
+        self.settle(exec, End { refused, destroyed, cancelled: code == "cancelled", ..End::default() });
     }
 
     /// Writes down how a command ended.
@@ -321,7 +325,7 @@ impl Session {
             (Arc::clone(&inner.shell), std::mem::take(&mut inner.queue))
         };
         for exec in waiting {
-            self.settle(&exec, End { destroyed: true, refused: None, ..End::default() });
+            self.settle_not_run(&exec, "session_destroyed", "its session was deleted before its turn");
         }
         self.changed.notify_waiters();
         let ended = self.services.link.end(shell.key(), 1, clock::boot_ms() + HANGUP_MS, Cause::Killed);
@@ -332,11 +336,12 @@ impl Session {
             }
             // Whoever is busy with a command hears of the exit and settles it.
             self.until(|session| lock(&session.inner).running.is_none().then_some(())).await;
-            shell.delete(true).await
+            Ok(())
         };
         let outcome = tokio::time::timeout(DELETE_WITHIN, both).await.unwrap_or(Ok(()));
+        let deleted = tokio::time::timeout(DELETE_WITHIN, shell.delete(true)).await.unwrap_or(Ok(()));
         self.forget();
-        outcome
+        outcome.and(deleted)
     }
 
     /// Takes everything of it away.
@@ -379,6 +384,20 @@ impl Session {
         let done = tokio::task::spawn_blocking(move || work(&folder)).await;
         done.map_err(std::io::Error::other).flatten().map_err(|error| disk(&error))
     }
+}
+
+fn find_key(inner: &Inner, wanted: &(String, u64)) -> Option<Result<Arc<Exec>>> {
+    inner.execs.values().find_map(|exec| {
+        let exec_inner = lock(&exec.inner);
+        let (key, hash) = exec_inner.record.idempotency.as_ref()?;
+        (*key == wanted.0).then(|| {
+            if *hash == wanted.1 {
+                return Ok(Arc::clone(exec));
+            }
+            let text = "this idempotency key was used for a different request; use a new key";
+            Err(Error::conflict("idempotency_key_reused", text))
+        })
+    })
 }
 
 pub(super) fn disk(error: &std::io::Error) -> Error {

@@ -3,15 +3,16 @@
 //! The shell writes its state into a file, as a command of its own in the queue, and the process is a fresh shell that
 //! reads it: so it is a process like any other from its first instruction on, with a tree of its own.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::folder::quoted;
+use super::folder::{Folder, quoted};
 use super::script;
 use super::session::Session;
 use super::shell::Shell;
 use super::spec::ExecSpec;
-use crate::core::{Core, Create};
+use crate::core::{Core, Create, request_hash};
 use crate::process::{Process, Spec};
 use crate::{Error, Result, id, lock};
 
@@ -24,8 +25,13 @@ pub struct StartSpec {
     pub idempotency_key: Option<String>,
 }
 
-/// The new shell has long opened its files by then.
-const READ_WITHIN: Duration = Duration::from_secs(10);
+/// The new shell has long read its files by then.
+pub(super) const READ_WITHIN: Duration = Duration::from_secs(60);
+/// Beside the folders of sessions, whose ids cannot begin like this: a process may begin after its session has ended.
+pub(super) const FOLDERS_OF_STARTS: &str = ".start_";
+const STATE: &str = "state";
+const COMMAND: &str = "command";
+const SCRIPT: &str = "script";
 
 /// Annotation of a process that ends with its session.
 const KILL_WITH_SESSION: &str = "outlive.killWithSession";
@@ -38,9 +44,12 @@ impl Core {
         if spec.command.contains('\0') {
             return Err(Error::invalid("command", "text without NUL", "a NUL"));
         }
-        let name = format!("start_{:016x}", id::random_u64());
-        let deleted_cwd = session.write_state(&name).await?;
-        let script = session.write_start_script(&name, &spec.command).await?;
+        let asked = request_hash(&(&session.id, &spec));
+        let folder = session.folder_of_start();
+        let prepared = session.prepare_start(&folder, &spec).await;
+        let folder = Remover(folder);
+        let deleted_cwd = prepared?;
+        let script = folder.0.file(SCRIPT, "").to_string_lossy().into_owned();
         let shell = session.shell();
         let of_session = shell.spec();
         let kind = Shell::find(Some(&of_session.command), None)?;
@@ -53,17 +62,17 @@ impl Core {
         (spec.command, spec.args, spec.shell) = (of_session.command.clone(), kind.script_arguments(&script), false);
         spec.user = of_session.user.clone();
         spec.cwd = deleted_cwd;
-        let create = Create { spec, start: true, idempotency_key: start.idempotency_key, ..Create::default() };
-        let created = self.create(create).await;
-        let process = created.as_ref().ok().map(|(process, _)| Arc::clone(process));
-        let session = Arc::clone(session);
-        tokio::spawn(async move {
-            if let Some(process) = process {
+        let idempotency_key = start.idempotency_key;
+        let create = Create { spec, start: true, idempotency_key, asked: Some(asked), ..Create::default() };
+        let (process, is_new) = self.create(create).await?;
+        if is_new {
+            let process = Arc::clone(&process);
+            tokio::spawn(async move {
                 let _ = tokio::time::timeout(READ_WITHIN, process.until_exited()).await;
-            }
-            session.folder.clear_start(&name);
-        });
-        created.map(|(process, _)| process)
+                drop(folder);
+            });
+        }
+        Ok(process)
     }
 
     /// The processes that are to end with a session.
@@ -80,13 +89,46 @@ impl Core {
     }
 }
 
+/// Takes the folder of a start away, however that ends.
+struct Remover(Folder);
+
+impl Drop for Remover {
+    fn drop(&mut self) {
+        self.0.remove();
+    }
+}
+
 impl Session {
-    /// Has the shell write its state into a file. If its folder has been deleted, returns a way into it.
-    async fn write_state(self: &Arc<Self>, name: &str) -> Result<Option<String>> {
-        let path = quoted(&self.folder.file(name, ".state"));
-        let command = format!("{{ {} }} >|{path} 2>/dev/null\n", script::snapshot(self.kind()).replace('\n', "\n "));
+    fn folder_of_start(&self) -> Folder {
+        let owner = lock(&self.inner).record.owner;
+        let name = format!("{FOLDERS_OF_STARTS}{:016x}", id::random_u64());
+        Folder::of(self.services.link.welcome().boot_id, &name, owner)
+    }
+
+    /// Writes what the new shell reads. If the session's folder has been deleted, returns a way into it.
+    async fn prepare_start(self: &Arc<Self>, folder: &Folder, spec: &Spec) -> Result<Option<String>> {
+        let (of_start, kind) = (folder.clone(), self.kind());
+        let (command, env) = (spec.command.clone(), spec.env.clone());
+        self.on_disk(move |_| {
+            of_start.make()?;
+            let (state, own) = (of_start.file(STATE, ""), of_start.file(COMMAND, ""));
+            of_start.write(COMMAND, "", &[command.as_bytes(), b"\n"])?;
+            of_start.write(SCRIPT, "", &[script::start(kind, &state, &own, &env).as_bytes()])
+        })
+        .await?;
+        self.write_state(&folder.file(STATE, "")).await
+    }
+
+    /// Has the shell write its state into a file.
+    async fn write_state(self: &Arc<Self>, state: &Path) -> Result<Option<String>> {
+        let snapshot = script::snapshot(self.kind()).replace('\n', "\n ");
+        let command = format!("{{ {snapshot} }} >|{} 2>/dev/null\n", quoted(state));
         let (exec, _) = self.exec(ExecSpec { command, internal: true, ..ExecSpec::default() }).await?;
-        exec.finished().await;
+        tokio::select! {
+            () = exec.finished() => {}
+            () = self.services.link.until_gone() => return Err(Error::holder_gone()),
+            () = self.services.sessions.closed() => return Err(Error::server_replaced()),
+        }
         if let Some(error) = exec.failure() {
             return Err(error);
         }
@@ -95,19 +137,5 @@ impl Session {
         lock(&self.inner).execs.remove(&exec.id);
         self.forget_exec(&exec);
         Ok(pid.map(|pid| format!("/proc/{pid}/cwd")))
-    }
-
-    async fn write_start_script(&self, name: &str, command: &str) -> Result<String> {
-        let builtin = self.kind().builtin();
-        let (state, own) = (self.folder.file(name, ".state"), self.folder.file(name, ".command"));
-        let script = self.folder.file(name, ".start");
-        let text = format!("{builtin} . {} >/dev/null 2>/dev/null\n{builtin} . {}\n", quoted(&state), quoted(&own));
-        let (name, command) = (name.to_owned(), command.to_owned());
-        self.on_disk(move |folder| {
-            folder.write(&name, ".command", &[command.as_bytes(), b"\n"])?;
-            folder.write(&name, ".start", &[text.as_bytes()])
-        })
-        .await?;
-        Ok(script.to_string_lossy().into_owned())
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::script::is_name;
 use crate::process::{Source, check_name};
 use crate::{Error, Result};
 
@@ -105,9 +106,7 @@ impl ExecSpec {
         }
         // They become assignments, so they must be names to a shell.
         for name in self.env.keys() {
-            let first = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
-            let ours = name.starts_with("__outlive_");
-            if !first || ours || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            if !is_name(name) || name.starts_with("__outlive_") {
                 let expected = "names of letters, digits and '_', not beginning with a digit";
                 return Err(Error::invalid("env", expected, format!("{name:?}")));
             }

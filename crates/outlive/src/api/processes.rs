@@ -64,6 +64,7 @@ pub(super) async fn create(
         start: how.start,
         if_tag_exists: how.if_tag_exists,
         idempotency_key: idempotency_key(&headers)?,
+        asked: None,
     };
     let (process, _) = app.core.create(create).await?;
     Ok(Json(process.info()))
@@ -136,6 +137,7 @@ pub(super) fn one_of<T>(
 }
 
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct GetQuery {
     /// Only if it belongs to this session.
