@@ -14,12 +14,15 @@ use super::problem::{Answer, Problem};
 use super::state::App;
 
 /// What a model can still make use of, unless more is asked for.
-const DEFAULT_BYTES: u64 = 64 * 1024;
-const MAX_BYTES: u64 = 8 << 20;
+const DEFAULT_BYTES: usize = 64 * 1024;
+const MAX_BYTES: usize = 8 << 20;
 /// Of each entry, so that one chatty program does not crowd out the rest.
-const ENTRY_PARTS: u64 = 4;
+const ENTRY_PARTS: usize = 4;
+/// What an entry weighs without its texts, so that thousands of short ones are bounded too.
+const ENTRY_BYTES: usize = 160;
 
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ContextQuery {
     /// Any id: of one of our sessions, or one that processes were started with.
@@ -28,8 +31,8 @@ pub(super) struct ContextQuery {
     source: Option<String>,
     /// Only what was started at or after this moment.
     since_ms: Option<u64>,
-    /// Output of all entries together; 65536 unless given.
-    max_bytes: Option<u64>,
+    /// All entries together; 65536 unless given.
+    max_bytes: Option<usize>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -50,6 +53,9 @@ pub(super) struct Entry {
     /// `exec` or `process`
     kind: &'static str,
     command: String,
+    /// The end of the command is left out.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    command_truncated: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<Source>,
     started_at_ms: u64,
@@ -83,15 +89,19 @@ pub(super) async fn context(State(app): State<App>, Params(query): Params<Contex
     let mut truncated = false;
     // The newest matter most.
     for (mut entry, process) in all.into_iter().rev() {
-        let cost = entry.command.len() as u64;
-        if cost > left {
+        let end =
+            (0..=per_entry.min(entry.command.len())).rev().find(|at| entry.command.is_char_boundary(*at)).unwrap_or(0);
+        entry.command_truncated |= end < entry.command.len();
+        entry.command.truncate(end);
+        let weight = ENTRY_BYTES + entry.command.len();
+        if weight > left {
             truncated = true;
             break;
         }
-        left -= cost;
+        left -= weight;
         if let Some(process) = process {
             (entry.output, entry.output_truncated) = tail(&process, left.min(per_entry));
-            left = left.saturating_sub(entry.output.len() as u64);
+            left = left.saturating_sub(entry.output.len());
         }
         entries.push(entry);
     }
@@ -107,6 +117,7 @@ fn of_session(app: &App, id: &str) -> Vec<(Entry, Option<Arc<Process>>)> {
             id: info.exec_id,
             kind: "exec",
             command: info.command,
+            command_truncated: info.command_truncated,
             source: info.source,
             started_at_ms: info.started_at_ms?,
             running: info.finished_at_ms.is_none(),
@@ -134,6 +145,7 @@ fn of_processes(app: &App, id: &str) -> Vec<(Entry, Option<Arc<Process>>)> {
             id: info.id.clone(),
             kind: "process",
             command: command.unwrap_or_else(line),
+            command_truncated: false,
             source: info.source,
             started_at_ms: info.started_at_ms.unwrap_or(info.created_at_ms),
             running: info.status == Status::Running,
@@ -148,16 +160,16 @@ fn of_processes(app: &App, id: &str) -> Vec<(Entry, Option<Arc<Process>>)> {
 }
 
 /// The last bytes of what it printed, as text.
-fn tail(process: &Process, most: u64) -> (String, bool) {
+fn tail(process: &Process, most: usize) -> (String, bool) {
     let Ok(log) = process.log() else { return (String::new(), true) };
-    let mut cursor = Cursor::new(log, Start::Tail(most), Flow::Live, StreamFilter::All);
+    let mut cursor = Cursor::new(log, Start::Tail(most as u64), Flow::Live, StreamFilter::All);
     let cut = cursor.offset() > 0;
     let mut bytes = Vec::new();
     while let Some(item) = cursor.try_next(64 * 1024) {
         if let Item::Bytes { bytes: piece, .. } = item {
             bytes.extend_from_slice(&piece);
         }
-        if bytes.len() as u64 >= most {
+        if bytes.len() >= most {
             break;
         }
     }

@@ -11,7 +11,8 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use futures_util::{Stream as Events, stream};
-use outlive_core::log::{Cursor, Flow, Item, Start, Stream};
+use outlive_core::Error;
+use outlive_core::log::{Cursor, Flow, Item, Start, Stream, StreamFilter};
 use outlive_core::process::Source;
 use outlive_core::session::{Collected, Exec, ExecInfo, ExecSpec};
 use serde::{Deserialize, Serialize};
@@ -81,7 +82,8 @@ pub(super) struct ExecList {
 /// Run a command in the session's shell. The client going away changes nothing.
 #[utoipa::path(post, path = "/v1/sessions/{id}/exec", request_body = ExecRequest, params(
     ("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
-    (status = 200, body = ExecResponse), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    (status = 200, content((ExecResponse = "application/json"), (String = "text/event-stream"))),
+    (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn exec(
     State(app): State<App>,
     Path(id): Path<String>,
@@ -108,7 +110,7 @@ pub(super) async fn exec(
     }
     let collected = tokio::select! {
         collected = exec.collect(most) => collected,
-        () = app.ended() => return Err(Problem::from(replaced(&exec))),
+        error = cut_off(&app, &exec) => return Err(Problem::from(error).with_details(json!({ "execId": exec.id() }))),
     };
     match exec.failure() {
         Some(error) => Err(Problem::from(error).with_details(json!({ "execId": exec.id() }))),
@@ -116,9 +118,15 @@ pub(super) async fn exec(
     }
 }
 
-fn replaced(exec: &Exec) -> outlive_core::Error {
-    let message = format!("this server is being replaced; the command goes on, ask for {} again", exec.id());
-    outlive_core::Error::Unavailable { code: "server_replaced", message }
+/// Why this server will never hear of the end of a command.
+async fn cut_off(app: &App, exec: &Exec) -> Error {
+    tokio::select! {
+        () = app.ended() => {
+            let message = format!("this server is being replaced; the command goes on, ask for {} again", exec.id());
+            Error::Unavailable { code: "server_replaced", message }
+        }
+        () = app.core.until_holder_gone() => Error::holder_gone(),
+    }
 }
 
 /// Never more than configured; a megabyte unless more was asked for.
@@ -149,6 +157,7 @@ pub(super) async fn list(State(app): State<App>, Path(id): Path<String>) -> Answ
 }
 
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct GetQuery {
     max_output_bytes: Option<u64>,
@@ -172,7 +181,7 @@ pub(super) async fn get(
     if query.wait.unwrap_or(false) {
         tokio::select! {
             () = exec.finished() => {}
-            () = app.ended() => return Err(Problem::from(replaced(&exec))),
+            error = cut_off(&app, &exec) => return Err(error.into()),
         }
     }
     let collected = exec.so_far(most_bytes(&app, query.max_output_bytes));
@@ -190,7 +199,14 @@ pub(super) async fn output(
     grant: Grant,
 ) -> Answer<Response> {
     let exec = app.core.find_session(&id)?.find_exec(&exec)?;
-    let sink = if query.is_followed() { exec.started().await } else { exec.sink() };
+    let sink = if query.is_followed() {
+        tokio::select! {
+            sink = exec.started() => sink,
+            error = cut_off(&app, &exec) => return Err(error.into()),
+        }
+    } else {
+        exec.sink()
+    };
     if let Some(sink) = sink {
         return output::of(app, sink, &query, &grant).await;
     }
@@ -209,7 +225,7 @@ pub(super) async fn cancel(State(app): State<App>, Path((id, exec)): Path<(Strin
     let exec = app.core.find_session(&id)?.cancel(&exec)?;
     tokio::select! {
         () = exec.finished() => {}
-        () = app.ended() => return Err(Problem::from(replaced(&exec))),
+        error = cut_off(&app, &exec) => return Err(error.into()),
     }
     Ok(Json(exec.info()))
 }
@@ -217,45 +233,46 @@ pub(super) async fn cancel(State(app): State<App>, Path((id, exec)): Path<(Strin
 /// Where the telling of a streamed command has come to.
 enum Told {
     Nothing,
+    Id,
     Begun(Cursor),
     Output,
     All,
 }
 
-/// `start`, then `stdout` and `stderr` with their offsets (`gap` where bytes are gone), then `end` or `error`.
+/// `start`, at once and even if it has to wait, so that it can be cancelled; then `stdout` and `stderr` with their offsets
+/// (`gap` where bytes are gone), then `end` or `error`.
 fn events(app: App, exec: Arc<Exec>, encoding: Encoding) -> impl Events<Item = Bytes> {
     stream::unfold((app, exec, Told::Nothing), move |(app, exec, told)| async move {
         let (bytes, told) = tokio::select! {
+            biased;
             next = next_event(&exec, told, encoding) => next?,
-            // Cut off: whoever reads on asks for the rest by its offset.
-            () = app.ended() => return None,
+            // The command goes on: whoever wants the rest asks for it by its offset.
+            error = cut_off(&app, &exec) => (error_event(&error), Told::All),
         };
         Some((bytes, (app, exec, told)))
     })
 }
 
+fn error_event(error: &Error) -> Bytes {
+    let data = json!({ "code": error.code(), "message": error.to_string() }).to_string();
+    sse::event("error", "", &data)
+}
+
 async fn next_event(exec: &Exec, told: Told, encoding: Encoding) -> Option<(Bytes, Told)> {
     let mut cursor = match told {
         Told::Nothing => {
-            let sink = exec.started().await.and_then(|sink| sink.log().ok());
             let data = json!({ "execId": exec.id(), "sessionId": exec.session_id() }).to_string();
-            let told = match sink {
-                Some(log) => {
-                    let filter = outlive_core::log::StreamFilter::All;
-                    Told::Begun(Cursor::new(log, Start::At(0), Flow::Lossless, filter))
-                }
-                None => Told::Output,
-            };
-            return Some((sse::event("start", "", &data), told));
+            return Some((sse::event("start", "", &data), Told::Id));
         }
+        Told::Id => match exec.started().await.and_then(|sink| sink.log().ok()) {
+            Some(log) => Cursor::new(log, Start::At(0), Flow::Lossless, StreamFilter::All),
+            None => return Box::pin(next_event(exec, Told::Output, encoding)).await,
+        },
         Told::Begun(cursor) => cursor,
         Told::Output => {
             exec.finished().await;
             let event = match exec.failure() {
-                Some(error) => {
-                    let data = json!({ "code": error.code(), "message": error.to_string() }).to_string();
-                    sse::event("error", "", &data)
-                }
+                Some(error) => error_event(&error),
                 None => sse::event("end", "", &serde_json::to_string(&exec.info()).unwrap_or_default()),
             };
             return Some((event, Told::All));

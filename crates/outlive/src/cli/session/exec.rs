@@ -11,10 +11,11 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 
 use super::path;
-use crate::cli::failure::{Failure, Result};
+use crate::cli::failure::{Failure, Problem, Result};
 use crate::cli::output;
 use crate::cli::spec::milliseconds;
 use crate::cli::text::amount;
+use crate::cli::text::environment::{self, Change};
 use crate::cli::wire::backoff::{self, Backoff};
 use crate::cli::wire::client::{Call, Client};
 use crate::cli::wire::sse::{Event, Parser};
@@ -36,6 +37,9 @@ pub(crate) struct Exec {
     /// Folder for this command only
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
+    /// Set a variable for this command only; NAME- unsets it, NAME alone passes on the value it has here
+    #[arg(short = 'e', long = "env", value_name = "NAME=VALUE", value_parser = environment::change)]
+    env: Vec<Change>,
     /// Give it our stdin, to its end
     #[arg(short = 'i', long)]
     stdin: bool,
@@ -59,6 +63,10 @@ impl Exec {
         }
         if let Some(cwd) = &self.cwd {
             body["cwd"] = cwd.as_str().into();
+        }
+        let env = environment::merge(&self.env, &[], |name| std::env::var(name).ok()).map_err(Failure::Usage)?;
+        if !env.is_empty() {
+            body["env"] = json!(env);
         }
         if self.stdin {
             let mut bytes = Vec::new();
@@ -121,6 +129,9 @@ impl Telling {
             let mut events = Vec::new();
             parser.feed(bytes, |event| events.push(event));
             for event in events {
+                if event.name == "error" && event.data.contains("\"server_replaced\"") {
+                    return Ok(None);
+                }
                 if let Some(ended) = self.tell(&event)? {
                     return Ok(Some(ended));
                 }
@@ -157,9 +168,9 @@ impl Telling {
                 }));
             }
             "error" => {
-                let text =
-                    format!("{} ({})", data["message"].as_str().unwrap_or(""), data["code"].as_str().unwrap_or(""));
-                return Err(Failure::Here(text));
+                let text = |name: &str| data[name].as_str().unwrap_or_default().to_owned();
+                let problem = Problem { code: text("code"), detail: text("message"), ..Problem::default() };
+                return Err(Failure::Problem(Box::new(problem)));
             }
             _ => {}
         }
