@@ -49,16 +49,11 @@ fn result(outlive: &Outlive, exec: &str) -> Value {
     })
 }
 
-fn installed() -> impl Iterator<Item = &'static str> {
-    let path = std::env::var("PATH").unwrap_or_default();
-    ["bash", "dash", "zsh", "busybox"]
-        .into_iter()
-        .filter(move |name| path.split(':').any(|folder| std::path::Path::new(folder).join(name).is_file()))
-}
+const SHELLS: [&str; 4] = ["bash", "dash", "zsh", "busybox"];
 
 #[test]
 fn a_running_command_is_complete_after_many_deaths() {
-    for shell in installed() {
+    for shell in SHELLS {
         let outlive = Outlive::with(setup());
         create(&outlive, shell);
         exec(&outlive, "V=kept; cd /usr");
@@ -84,7 +79,7 @@ fn a_running_command_is_complete_after_many_deaths() {
 
 #[test]
 fn a_queue_runs_exactly_once_across_deaths() {
-    for shell in installed() {
+    for shell in SHELLS {
         let outlive = Outlive::with(setup());
         create(&outlive, shell);
         exec(&outlive, "N=0; ALL=");
@@ -153,6 +148,27 @@ fn limits_cancels_and_ends_work_after_a_death() {
     outlive.kill_server();
     assert_eq!(outlive.get("/v1/sessions/s").json["status"], "exited");
     assert_eq!(outlive.delete("/v1/sessions/s").status, 204);
+}
+
+#[test]
+fn an_interrupted_command_ran_again_after_a_death() {
+    for shell in SHELLS {
+        let outlive = with_trap("exec_interrupted", 1);
+        create(&outlive, shell);
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ran");
+        let command = format!("echo once >>{}; sleep 1000", file.display());
+        let running = begin(&outlive, &command);
+        eventually("it runs", || file.exists().then_some(()));
+        // Dies under the question, right after the signal.
+        let path = format!("/v1/sessions/s/execs/{running}/cancel");
+        let _ = outlive.http().try_send("POST", &path, &[], None);
+        let record = result(&outlive, &running);
+        assert_eq!((&record["exitCode"], &record["cancelled"]), (&json!(130), &json!(true)), "{shell}: {record}");
+        assert_eq!(exec(&outlive, "echo here")["stdout"], "here\n", "{shell}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "once\n", "{shell}");
+        assert_eq!(outlive.get("/v1/health").json["serverRestarts"], 1, "{shell}: it did not die there");
+    }
 }
 
 #[test]

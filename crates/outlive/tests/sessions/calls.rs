@@ -151,3 +151,40 @@ fn queue_and_sessions_are_bounded() {
         "shells and sinks are not processes"
     );
 }
+
+#[test]
+fn two_retries_at_once_ran_a_command_twice() {
+    let outlive = outlive();
+    let session = Session::new(&outlive, Shell::Bash);
+    session.exec("N=0");
+    let ask = || {
+        let headers = [("content-type", "application/json"), ("idempotency-key", "one")];
+        // The stdin is written to the disk before the command is in the queue, where the other one overtakes.
+        let body = json!({ "command": "N=$((N+1))", "stdin": "x".repeat(1 << 20) }).to_string();
+        outlive.http().send("POST", &session.path("/exec"), &headers, Some(body.as_bytes()))
+    };
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+        for one in all {
+            assert_eq!(one.join().unwrap().status, 200);
+        }
+    });
+    assert_eq!(session.out("echo $N"), "1\n");
+}
+
+#[test]
+fn a_streamed_command_that_waited_could_not_be_cancelled() {
+    let outlive = outlive();
+    let session = Session::new(&outlive, Shell::Bash);
+    let running = session.begin("sleep 1000");
+    let body = json!({ "command": "echo never", "stream": true }).to_string();
+    let headers = [("content-type", "application/json")];
+    let open = outlive.http().open("POST", &session.path("/exec"), &headers, Some(body.as_bytes())).unwrap();
+    let mut events = Events::new(open);
+    let start: serde_json::Value = serde_json::from_str(&events.next().unwrap().data).unwrap();
+    assert_eq!(session.cancel(start["execId"].as_str().unwrap()).json["status"], "refused");
+    let end = events.next().unwrap();
+    assert_eq!(end.name, "error");
+    assert!(end.data.contains("\"cancelled\""), "{}", end.data);
+    session.cancel(&running);
+}

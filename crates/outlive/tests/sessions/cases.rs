@@ -35,10 +35,11 @@ pub(crate) fn all() -> Vec<Case> {
             step("jobs").out("[1]+  Running                 sleep 30 &\n")
                 .differs(&[Dash], None, Some("[1] + Running                    \n"), None)
                 .differs(&[Ash], None, Some("[1]+  Running                    \n"), None)
-                .differs(&[Zsh], None, Some("[3]  + running    sleep 30\n"), None).unproved(),
+                // zsh counts the reading of a file as a job, and ours is one more.
+                .differs_by_us(&[Zsh], "[3]  + running    sleep 30\n"),
             step("kill $!; wait $! 2>/dev/null; :").any_out(),
         ]),
-        case(20, vec![step("sleep 0.2 & wait $!; echo $?").any_out(), step("sleep 0.1 & wait $!").any_out()]),
+        case(20, vec![step("(exit 3) & wait $!; echo $?").out("3\n"), step("sleep 0.1 & wait $!; echo $?").out("0\n")]),
         case(21, vec![step("cat; read x; echo rc=$?").out("rc=1\n")]),
         case(22, vec![step(r#"read x; echo "[$x]"; cat"#).body(json!({ "stdin": "a\nb" })).out("[a]\nb")]),
         case(23, vec![step("cat <<'EOF'\na $b\nEOF\necho z").out("a $b\nz\n")]),
@@ -74,9 +75,11 @@ pub(crate) fn all() -> Vec<Case> {
         ]),
         case(36, vec![step("trap 'echo bye' EXIT"), step("echo x").out("x\n"), step("exit 0").out("bye\n").shell_exits()]),
         case(37, vec![step("trap 'echo gotint' INT"), step("kill -INT $$; echo after").out("gotint\nafter\n")]),
-        // In busybox the trap sees our reading of the command too, which is no difference of the shell.
-        case(38, vec![step("trap 'echo ERR' ERR"), step("false").code(1).out("ERR\n").differs(&[Ash], None, Some("ERR\nERR\n"), None).unproved()])
-            .only(&[Bash, Zsh, Ash]),
+        // In busybox the trap sees our reading of the command too.
+        case(38, vec![
+            step("trap 'echo ERR' ERR").differs(&[Dash], Some(1), None, None),
+            step("false").code(1).out("ERR\n").differs_by_us(&[Ash], "ERR\nERR\n").differs(&[Dash], None, Some(""), None),
+        ]),
         case(39, vec![
             step("ulimit -n 64"), step("ulimit -n").out("64\n"),
             step("ulimit -f 0"), step("echo still").out("still\n"), step("seq 1 20000 | tail -n 1").out("20000\n"),

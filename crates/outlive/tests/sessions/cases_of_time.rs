@@ -30,10 +30,12 @@ pub(crate) const ALL: &[(u32, Check)] = &[
 ];
 
 fn late_output_belongs_to_its_own_command(outlive: &Outlive, shell: Shell) {
-    let session = Session::new(outlive, shell);
-    let first = session.exec("(sleep 0.5; echo late) & echo now");
+    let folder = tempfile::tempdir().unwrap();
+    let session = Session::with(outlive, json!({ "shell": shell.name(), "cwd": folder.path() }));
+    session.out("mkfifo gate said");
+    let first = session.exec("(read x <gate; echo late; echo >said) & echo now");
     assert_eq!(first["stdout"], "now\n");
-    assert_eq!(session.exec("sleep 1; echo second")["stdout"], "second\n");
+    assert_eq!(session.exec("echo go >gate; read x <said; echo second")["stdout"], "second\n");
     let exec = first["execId"].as_str().unwrap();
     eventually("the late output", || (session.result(exec)["stdout"] == "now\nlate\n").then_some(()));
 }
@@ -42,13 +44,11 @@ fn much_output_is_exact(outlive: &Outlive, shell: Shell) {
     let session = Session::new(outlive, shell);
     let begun = Instant::now();
     let result = session.exec_with(json!({ "maxOutputBytes": 32 << 20 }), "seq 1 3000000");
-    let took = begun.elapsed();
+    println!("{}: 23 MB in {:?}", shell.name(), begun.elapsed());
     let expected = (1..=3_000_000).map(|number| format!("{number}\n")).collect::<Vec<_>>().concat();
     assert_eq!(expected.len(), 22_888_896);
     assert!(result["stdout"] == expected.as_str(), "not the same bytes");
     assert_eq!((&result["truncated"], &result["stdoutBytes"]), (&json!(false), &json!(22_888_896)));
-    // On a machine that has nothing else to do it takes half of that.
-    assert!(took < Duration::from_secs(if cfg!(debug_assertions) { 6 } else { 2 }), "{took:?}");
     let exec = result["execId"].as_str().unwrap();
     let record = outlive.get(&session.path(&format!("/execs/{exec}/output"))).body;
     assert!(record == expected.as_bytes(), "the record is not the same");
@@ -56,19 +56,16 @@ fn much_output_is_exact(outlive: &Outlive, shell: Shell) {
     assert_eq!((&cut["stdout"], &cut["truncated"]), (&json!("01234bcdef"), &json!(true)));
 }
 
-/// A time limit on `command`: 124, soon, and everything else as it was.
-fn interrupted(outlive: &Outlive, shell: Shell, command: &str, most: Duration) {
+/// A time limit on `command`, which would never end: 124, and everything else as it was.
+fn interrupted(outlive: &Outlive, shell: Shell, command: &str) {
     let folder = tempfile::tempdir().unwrap();
     let session = Session::new(outlive, shell);
     session.out("KEEP=kept; cd /usr; sleep 77 & echo $! >/dev/null; OLD=$!");
     let old: i32 = session.out("echo $OLD").trim().parse().unwrap();
     let marker = folder.path().join("no");
-    let begun = Instant::now();
     let result = session.exec_with(json!({ "timeoutMs": 300 }), &format!("{command}; echo no >{}", marker.display()));
-    let took = begun.elapsed();
     assert_eq!((&result["exitCode"], &result["timedOut"]), (&json!(124), &json!(true)), "{result}");
     assert_eq!(result["shellExited"], false, "{result}");
-    assert!(took < most, "{command} took {took:?}");
     assert_eq!(session.out("echo $KEEP; pwd"), "kept\n/usr\n", "{command}");
     assert!(proc::is_alive(old), "{command}: an older job is gone");
     assert!(!marker.exists(), "{command} went on");
@@ -76,22 +73,20 @@ fn interrupted(outlive: &Outlive, shell: Shell, command: &str, most: Duration) {
     eventually("its job ends with it", || (!proc::is_alive(old)).then_some(()));
 }
 
-const SOON: Duration = Duration::from_secs(3);
-
 fn a_time_limit_keeps_the_shell(outlive: &Outlive, shell: Shell) {
-    interrupted(outlive, shell, "sleep 30", SOON);
+    interrupted(outlive, shell, "sleep 1000");
 }
 
 fn a_busy_loop_is_interrupted(outlive: &Outlive, shell: Shell) {
-    interrupted(outlive, shell, "while :; do :; done", SOON);
+    interrupted(outlive, shell, "while :; do :; done");
 }
 
 fn a_loop_in_a_function_is_interrupted(outlive: &Outlive, shell: Shell) {
-    interrupted(outlive, shell, "f() { while :; do :; done; }; f", SOON);
+    interrupted(outlive, shell, "f() { while :; do :; done; }; f");
 }
 
 fn both_ends_of_a_pipe_are_interrupted(outlive: &Outlive, shell: Shell) {
-    interrupted(outlive, shell, "sleep 31 | cat", SOON);
+    interrupted(outlive, shell, "sleep 1000 | cat");
 }
 
 fn what_ignores_the_interrupt_is_killed(outlive: &Outlive, shell: Shell) {
@@ -99,11 +94,10 @@ fn what_ignores_the_interrupt_is_killed(outlive: &Outlive, shell: Shell) {
     let old: i32 = session.out("sleep 78 >/dev/null 2>&1 & echo $!").trim().parse().unwrap();
     let result = session.exec_with(json!({ "timeoutMs": 300 }), "trap '' INT; sleep 30; sleep 32");
     assert_eq!((&result["exitCode"], &result["timedOut"]), (&json!(124), &json!(true)), "{result}");
-    if result["shellExited"] == false {
-        assert_eq!(session.out("echo up"), "up\n");
-        assert!(proc::is_alive(old), "an older job is gone");
-        assert!(session.out("trap").contains("INT"), "the trap is the user's");
-    }
+    assert_eq!(result["shellExited"], false, "{result}");
+    assert_eq!(session.out("echo up"), "up\n");
+    assert!(proc::is_alive(old), "an older job is gone");
+    assert!(session.out("trap").contains("INT"), "the trap is the user's");
     session.delete();
 }
 
@@ -143,10 +137,9 @@ fn commands_take_turns(outlive: &Outlive, shell: Shell) {
 
 fn sessions_do_not_wait_for_each_other(outlive: &Outlive, shell: Shell) {
     let (busy, other) = (Session::new(outlive, shell), Session::new(outlive, shell));
-    let exec = busy.begin("sleep 20");
-    let begun = Instant::now();
+    let exec = busy.begin("sleep 1000");
     assert_eq!(other.out("echo x"), "x\n");
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert_eq!(busy.info()["status"], "busy");
     busy.cancel(&exec);
 }
 
@@ -175,13 +168,11 @@ fn a_session_can_be_deleted_while_it_is_busy(outlive: &Outlive, shell: Shell) {
     let managed = managed.json["id"].as_str().unwrap().to_owned();
     let sleep: i32 = session.out("sleep 1001 >/dev/null 2>&1 & echo $!").trim().parse().unwrap();
     std::thread::scope(|scope| {
-        let running = scope.spawn(|| session.call(json!({}), "sleep 30"));
+        let running = scope.spawn(|| session.call(json!({}), "sleep 1000"));
         eventually("it runs", || (session.info()["status"] == "busy").then_some(()));
-        let begun = Instant::now();
         assert_eq!(session.delete().status, 204);
         let answer = running.join().unwrap();
         assert_eq!((answer.status, answer.code()), (410, "session_destroyed"));
-        assert!(begun.elapsed() < Duration::from_secs(5));
     });
     assert_eq!(session.delete().status, 404);
     assert!(!proc::is_alive(sleep), "a job is left");
@@ -229,7 +220,6 @@ fn many_commands_leave_nothing_behind(outlive: &Outlive, shell: Shell) {
     }
     times.sort_unstable();
     println!("{}: median of true {:?}", shell.name(), times[100]);
-    assert!(times[100] < Duration::from_millis(if cfg!(debug_assertions) { 15 } else { 5 }), "{:?}", times[100]);
     // zsh opens one of its own at times.
     assert!(open(shell_pid) <= before.0 + 1, "descriptors of the shell: {} after {}", open(shell_pid), before.0);
     eventually("descriptors are given back", || {

@@ -1,4 +1,6 @@
-//! Persistent shells: the cases of the specification on every shell that is installed, and what they have in common.
+//! Persistent shells: the cases of the specification on every shell, and what they have in common.
+//!
+//! All four shells have to be there (Debian: bash, dash, zsh, busybox); `cargo xtask test` gets those that are missing.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
@@ -8,6 +10,7 @@ mod cases;
 mod cases_of_time;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod interrupts;
 mod leftovers;
 mod policies;
 mod shells;

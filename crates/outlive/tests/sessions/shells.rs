@@ -28,11 +28,6 @@ impl Shell {
         }
     }
 
-    pub(crate) fn is_installed(self) -> bool {
-        let path = std::env::var("PATH").unwrap_or_default();
-        path.split(':').any(|folder| std::path::Path::new(folder).join(self.name()).is_file())
-    }
-
     pub(crate) fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Bash => &["--noprofile", "--norc", "-i"],

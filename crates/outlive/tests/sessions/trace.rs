@@ -55,7 +55,7 @@ fn names(text: &str) -> BTreeSet<String> {
 #[test]
 fn nothing_of_ours_is_visible_in_the_shell() {
     let outlive = outlive();
-    for shell in ALL.into_iter().filter(|shell| shell.is_installed()) {
+    for shell in ALL {
         let session = Session::new(&outlive, shell);
         session.exec_with(serde_json::json!({ "cwd": "/", "env": { "X1": "1", "X2": null } }), "true");
         session.exec("true");
