@@ -88,7 +88,10 @@ impl Script<'_> {
         }
         if self.is_wrapped {
             let (before, fine, refused) = (self.path(".pre"), done("\"$?\""), done("1"));
-            line.extend([format!("if {builtin} . {before}; then {carried}; {fine}; else {refused}; fi")]);
+            // Nobody wants to see it, not even a shell that shows what it reads.
+            line.extend([format!(
+                "if {builtin} . {before} >/dev/null 2>/dev/null; then {carried}; {fine}; else {refused}; fi"
+            )]);
         } else {
             line.extend([format!("{carried}; {}", done("\"$?\""))]);
         }
@@ -138,7 +141,12 @@ pub(super) fn wrapping(
     let (mut before, mut after) = (String::new(), String::new());
     for (number, (name, value)) in env.iter().enumerate() {
         before.push_str(&save(kind, number, name));
-        before.push_str(&change(kind, name, value.as_deref()));
+        let refusal = refuse(kind, &format!("outlive: cannot change {name}"), complaints);
+        if kind == Kind::Zsh {
+            // There the attempt alone ends the reading of the file.
+            before.extend([format!("case ${{(t){name}-}} in *readonly*) {refusal};; esac\n")]);
+        }
+        before.extend([format!("{} || {refusal}\n", change(kind, name, value.as_deref()))]);
         after.push_str(&put_back(kind, number, name));
     }
     if let Some(cwd) = cwd {
@@ -156,12 +164,17 @@ fn enter(kind: Kind, cwd: &str, complaints: &Path) -> String {
     let folder = if cwd.starts_with('/') { cwd.to_owned() } else { format!("./{cwd}") };
     format!(
         "__outlive_pwd=${{PWD-}} __outlive_old=${{OLDPWD-}} __outlive_had=${{OLDPWD+x}}\n\
-         if {builtin} cd {folder} >/dev/null 2>/dev/null; then __outlive_at=$PWD; else\n\
-         {builtin} printf '%s\\n' {} >{}\nreturn 1\nfi\n",
-        quote(&format!("outlive: cannot enter {cwd}")),
-        quoted(complaints),
+         {builtin} cd {folder} || {refusal}\n\
+         __outlive_at=$PWD\n",
         folder = quote(&folder),
+        refusal = refuse(kind, &format!("outlive: cannot enter {cwd}"), complaints),
     )
+}
+
+/// Says why on the command's stderr, and does not run it.
+fn refuse(kind: Kind, why: &str, complaints: &Path) -> String {
+    let builtin = kind.builtin();
+    format!("{{ {builtin} printf '%s\\n' {} >{}; return 1; }}", quote(why), quoted(complaints))
 }
 
 /// Back to where it was, unless the command went elsewhere itself.
@@ -194,8 +207,8 @@ fn put_back(kind: Kind, number: usize, name: &str) -> String {
             format!("{builtin} eval \"$__outlive_v{number}\" || :; {builtin} unset -v __outlive_v{number}")
         }
         Kind::Dash | Kind::Ash => format!(
-            "case $__outlive_w{number} in x) {name}=$__outlive_v{number};; \
-             e) {name}=$__outlive_v{number}; {builtin} export {name};; esac; \
+            "case $__outlive_w{number} in x) {builtin} eval '{name}=$__outlive_v{number}' || :;; \
+             e) {builtin} export {name}=\"$__outlive_v{number}\" || :;; esac; \
              {builtin} unset -v __outlive_v{number} __outlive_w{number}"
         ),
     };
@@ -207,18 +220,18 @@ pub(super) fn start(kind: Kind, state: &Path, command: &Path, env: &BTreeMap<Str
     let builtin = kind.builtin();
     let mut text = format!("{builtin} . {} >/dev/null 2>/dev/null\n", quoted(state));
     for (name, value) in env.iter().filter(|(name, _)| is_name(name)) {
-        text.push_str(&change(kind, name, value.as_deref()));
+        text.extend([format!("{} 2>/dev/null\n", change(kind, name, value.as_deref()))]);
     }
     text.extend([format!("{builtin} . {}\n", quoted(command))]);
     text
 }
 
-/// Sets and exports a variable, or unsets it.
+/// Sets and exports a variable, or unsets it. Fails, and no more than that, if it cannot be changed.
 fn change(kind: Kind, name: &str, value: Option<&str>) -> String {
     let builtin = kind.builtin();
     match value {
-        Some(value) => format!("{name}={}; {builtin} export {name}\n", quote(value)),
-        None => format!("{builtin} unset -v {name}\n"),
+        Some(value) => format!("{builtin} export {name}={}", quote(value)),
+        None => format!("{builtin} unset -v {name}"),
     }
 }
 

@@ -41,6 +41,7 @@ impl Problem {
     fn hint(&self) -> &'static str {
         match (self.code.as_str(), self.status) {
             (_, 401) => ": none was given, or a wrong one; give --token or set OUTLIVE_TOKEN",
+            ("not_found", _) if self.detail.contains("session ") => "; `outlive session ls` lists what there is",
             ("not_found", _) => "; `outlive ps -a` lists what there is",
             ("still_running", _) => "; `rm -f` does both",
             ("tag_exists", _) => " (here: --if-tag-exists return)",

@@ -121,7 +121,11 @@ pub(crate) enum Command {
 /// Runs a command; returns the exit code.
 pub(crate) async fn execute(command: Command, connection: Connection) -> i32 {
     // Their exit codes are the program's: our own failures must be told apart.
-    let is_programs = matches!(command, Command::Run(_) | Command::Attach(_));
+    let is_programs = match &command {
+        Command::Run(_) | Command::Attach(_) => true,
+        Command::Session(session) => session.runs_commands(),
+        _ => false,
+    };
     let done = match find_server(connection) {
         Ok(endpoint) => dispatch(command, Arc::new(Client::new(endpoint))).await,
         Err(failure) => Err(failure),

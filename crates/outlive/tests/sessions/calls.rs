@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::harness::http::Events;
 use crate::harness::{Outlive, Setup, eventually};
-use crate::shells::{Session, Shell, outlive, quick};
+use crate::shells::{ALL, Session, Shell, outlive, quick};
 
 #[test]
 fn bad_requests_get_clear_answers() {
@@ -187,4 +187,19 @@ fn a_streamed_command_that_waited_could_not_be_cancelled() {
     assert_eq!(end.name, "error");
     assert!(end.data.contains("\"cancelled\""), "{}", end.data);
     session.cancel(&running);
+}
+
+#[test]
+fn a_variable_that_cannot_be_changed_was_left_as_it_is() {
+    let outlive = outlive();
+    for shell in ALL {
+        let session = Session::new(&outlive, shell);
+        session.exec("readonly R=1; A=old; Z=old");
+        for value in [json!("2"), json!(null)] {
+            let result = session.exec_with(json!({ "env": { "A": "new", "R": value, "Z": "new" } }), "echo ran");
+            let seen = (&result["exitCode"], &result["stdout"], &result["stderr"]);
+            assert_eq!(seen, (&json!(1), &json!(""), &json!("outlive: cannot change R\n")), "{shell:?}: {result}");
+        }
+        assert_eq!(session.out("echo $A $R $Z; sh -c 'echo ${A-none}'"), "old 1 old\nnone\n", "{shell:?}");
+    }
 }

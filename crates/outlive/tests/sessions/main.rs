@@ -8,6 +8,7 @@ mod association;
 mod calls;
 mod cases;
 mod cases_of_time;
+mod cli;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod interrupts;

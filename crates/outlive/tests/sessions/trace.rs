@@ -79,3 +79,21 @@ fn nothing_of_ours_is_visible_in_the_shell() {
         }
     }
 }
+
+#[test]
+fn a_shell_that_shows_what_it_does_showed_what_we_do() {
+    let outlive = outlive();
+    for shell in ALL {
+        for option in ["set -v", "set -x"] {
+            let session = Session::new(&outlive, shell);
+            session.exec(option);
+            let body = serde_json::json!({ "cwd": "/", "env": { "X1": "1", "X2": null } });
+            for result in [session.exec_with(body, "echo hi"), session.exec("false"), session.exec("echo hi")] {
+                let stderr = result["stderr"].as_str().unwrap();
+                // (A trace of zsh has the name of the file that it reads in front of each line.)
+                let ours = ["__outlive", "X1", "command", "builtin"].iter().find(|text| stderr.contains(**text));
+                assert_eq!(ours, None, "{shell:?} {option}: {stderr}");
+            }
+        }
+    }
+}

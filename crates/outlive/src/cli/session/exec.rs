@@ -25,8 +25,8 @@ const MOST_ATTEMPTS: u32 = 12;
 
 /// Run a command in a session
 ///
-/// Its exit code is ours; 124 after --timeout, 130 after Ctrl-C, which interrupts the command and keeps the shell. Should
-/// the server die meanwhile, nothing is lost.
+/// Its exit code is ours; 124 after --timeout, 130 after Ctrl-C, which interrupts the command and keeps the shell, 125 if
+/// outlive itself failed. Should the server die meanwhile, nothing is lost.
 #[derive(clap::Args)]
 pub(crate) struct Exec {
     /// Id of the session

@@ -75,6 +75,11 @@ pub(crate) struct Rm {
 }
 
 impl Session {
+    /// Whether the exit code is that of a command.
+    pub(crate) fn runs_commands(&self) -> bool {
+        matches!(self.what, What::Exec(_) | What::Shell(_))
+    }
+
     pub(crate) async fn execute(self, client: Arc<Client>) -> Result<i32> {
         match self.what {
             What::New(new) => {
