@@ -172,6 +172,21 @@ fn an_interrupted_command_ran_again_after_a_death() {
 }
 
 #[test]
+fn a_retry_after_a_death_was_told_that_nothing_was_printed() {
+    // The retry reads from the first moment on, when the command has not been sent to the shell again yet.
+    for _ in 0..10 {
+        let outlive = with_trap("exec_recorded_by_holder", 1);
+        create(&outlive, "bash");
+        let body = json!({ "command": "echo out" }).to_string();
+        let headers = [("content-type", "application/json"), ("idempotency-key", "key")];
+        let answer = eventually("an answer", || {
+            outlive.http().try_send("POST", "/v1/sessions/s/exec", &headers, Some(body.as_bytes())).ok()
+        });
+        assert_eq!(answer.json["stdout"], "out\n", "{}", answer.text());
+    }
+}
+
+#[test]
 fn an_upgrade_takes_sessions_along() {
     let outlive = Outlive::with(setup());
     create(&outlive, "bash");

@@ -12,6 +12,9 @@ use crate::holder_link::{SpawnFailure, Started};
 use crate::log::Log;
 use crate::{Error, Result, lock};
 
+/// stdout and stderr.
+const SINK_STREAMS: u64 = 2;
+
 impl Process {
     /// Starts it (again). Runs to its end even if the caller goes away.
     pub async fn start(self: &Arc<Self>) -> Result<()> {
@@ -114,6 +117,11 @@ impl Process {
                 Err(error)
             }
         }
+    }
+
+    /// Whether all descriptors of a sink are recorded, and none of them has ended.
+    pub(crate) fn has_all_streams(&self) -> bool {
+        self.log().is_ok_and(|log| log.ring().is_some_and(|ring| ring.open_streams() == Some(SINK_STREAMS)))
     }
 
     /// The end of a sink: everything that was written until now comes before it.

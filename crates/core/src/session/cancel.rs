@@ -16,16 +16,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outlive_holder::clock;
-use outlive_holder::log::Exit;
 use outlive_holder::tree::scan::Seen;
 use outlive_holder::tree::{Root, members, scan};
 use outlive_holder::wire::Reach;
 use rustix::process::{Pid, PidfdFlags, Signal};
-use serde::{Deserialize, Serialize};
 
 use super::exec::{Exec, Running};
+use super::outcome::{Outcome, Stop};
 use super::session::Session;
-use super::status::{Frames, Idle};
+use super::status::Frames;
 use crate::{Error, Result, lock};
 
 /// From a step to the nudge after it, and from there to the next step.
@@ -60,48 +59,6 @@ const LADDER: [(Rung, u64); 9] = [
     (Rung::Nudge, STEP_AFTER_MS),
     (Rung::KillShell, STEP_AFTER_MS),
 ];
-
-/// Why a command is made to stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) enum Stop {
-    TimedOut,
-    Cancelled,
-}
-
-impl Stop {
-    pub(super) fn exit_code(self) -> u8 {
-        match self {
-            Self::TimedOut => 124,
-            Self::Cancelled => 130,
-        }
-    }
-}
-
-/// What became of a command that was sent.
-pub(super) enum Outcome {
-    /// The shell is idle again. Without `done` the line was aborted.
-    Idle {
-        done: Option<u8>,
-        idle: Idle,
-        stop: Option<Stop>,
-    },
-    ShellExited {
-        exit: Exit,
-        stop: Option<Stop>,
-    },
-    /// Its lines never reached the shell.
-    NeverSent,
-}
-
-impl Outcome {
-    pub(super) fn stop(&self) -> Option<Stop> {
-        match self {
-            Self::Idle { stop, .. } | Self::ShellExited { stop, .. } => *stop,
-            Self::NeverSent => None,
-        }
-    }
-}
 
 /// How far a command has been pressed.
 struct Ladder {

@@ -15,14 +15,14 @@ use std::time::Duration;
 use outlive_holder::clock;
 use outlive_holder::log::{Cause, Exit};
 
-use super::cancel::{Outcome, Stop};
-use super::exec::{End, Exec, Running};
+use super::exec::{Exec, Running};
+use super::outcome::Outcome;
 use super::script::{self, NEW_STATE, SNAPSHOT, STATE, Script};
-use super::session::{Session, exited};
+use super::session::Session;
 use super::sessions::hidden;
 use super::spec::OnExit;
 use super::status::Frames;
-use super::{collect, exec, folder};
+use super::{collect, folder, refusal};
 use crate::process::{Process, Spec};
 use crate::{Error, Result, id, lock};
 
@@ -108,12 +108,13 @@ impl Session {
     async fn see_to(self: &Arc<Self>, exec: &Arc<Exec>, probe: Option<&str>) {
         match self.await_end(exec, probe).await {
             Ok(Outcome::NeverSent) => {
-                let sink = lock(&exec.inner).sink.take();
-                if let Some(sink) = sink {
-                    let _ = sink.conclude(Ok(0), Cause::Itself).await;
-                    sink.remove();
+                // Its files, pipes and sink are there, and somebody may read from the sink already: only the lines are not.
+                if !exec.sink().is_some_and(|sink| sink.has_all_streams()) {
+                    // The server before died between the one pipe and the other: the shell would wait for a reader.
+                    Box::pin(self.run(exec)).await;
+                } else if self.send_lines(exec).await {
+                    Box::pin(self.see_to(exec, None)).await;
                 }
-                Box::pin(self.run(exec)).await;
             }
             Ok(outcome) => self.finish(exec, outcome).await,
             // Without a holder, or with another server in charge, there is nothing that could be said about it.
@@ -203,8 +204,24 @@ impl Session {
         Ok(lines)
     }
 
+    /// The lines of a command for which everything else is there. False: another server sends them.
+    async fn send_lines(&self, exec: &Exec) -> bool {
+        let open = self.services.sessions.open.read().await;
+        if *open {
+            let (lines, _) = self.lines_of(exec);
+            // A dead shell is a result like any other.
+            let _ = self.shell().input(lines.as_bytes()).await;
+        }
+        *open
+    }
+
     /// The second line alone, for a shell that may have lost it.
     pub(super) fn closing_line(&self, exec: &Exec) -> String {
+        self.lines_of(exec).1
+    }
+
+    /// Both lines, and the second one alone.
+    fn lines_of(&self, exec: &Exec) -> (String, String) {
         let record = lock(&exec.inner).record.clone();
         let is_snapshot = lock(&self.inner).record.spec.on_exit == OnExit::Restore;
         let script = Script {
@@ -216,20 +233,20 @@ impl Session {
             is_wrapped: record.cwd.is_some() || !record.env.is_empty(),
             is_snapshot,
         };
-        script.second_line()
+        (script.lines(), script.second_line())
     }
 
     async fn ensure_shell(self: &Arc<Self>) -> Result<()> {
         let (exit, on_exit, ready) = {
             let inner = lock(&self.inner);
             if inner.destroyed {
-                return Err(exec::destroyed(&self.id));
+                return Err(refusal::destroyed(&self.id));
             }
             (inner.shell.exit(), inner.record.spec.on_exit, inner.record.ready)
         };
         match (exit, on_exit) {
             (None, _) if ready => Ok(()),
-            (Some(exit), OnExit::Fail) => Err(exited(&self.id, &exit)),
+            (Some(exit), OnExit::Fail) => Err(refusal::exited(&self.id, &exit)),
             _ => self.start_shell().await,
         }
     }
@@ -249,8 +266,9 @@ impl Session {
             other => other,
         })?;
         if lock(&self.inner).destroyed {
-            // Whoever deletes the session may have ended the shell before this one.
-            return Err(exec::destroyed(&self.id));
+            // Whoever deletes the session may have ended the shell before this one, and waits for the end of this one.
+            let _ = shell.kill(READY_WITHIN).await;
+            return Err(refusal::destroyed(&self.id));
         }
         let (nonce, log) = (new_nonce(), shell.log()?);
         let mut frames = Frames::from(Arc::clone(&log), log.head());
@@ -340,52 +358,6 @@ impl Session {
         self.settle(exec, end);
         // What it printed goes to the archive as soon as nobody reads it.
         self.services.process_ended();
-    }
-}
-
-impl Outcome {
-    fn cause(&self) -> Cause {
-        match self.stop() {
-            Some(Stop::TimedOut) => Cause::TimedOut,
-            Some(Stop::Cancelled) => Cause::Stopped,
-            None => Cause::Itself,
-        }
-    }
-
-    fn end(&self) -> End {
-        let (exit_code, signal, shell_exited, cwd) = match self {
-            Self::Idle { done, idle, .. } => {
-                let folder = String::from_utf8_lossy(&idle.folder).into_owned();
-                (done.unwrap_or(idle.status), None, false, Some(folder))
-            }
-            Self::ShellExited { exit, .. } => match exit.status {
-                Ok(code) => (code, None, true, None),
-                Err(signal) => (signal.saturating_add(128), Some(signal), true, None),
-            },
-            Self::NeverSent => (0, None, false, None),
-        };
-        let stop = self.stop();
-        End {
-            exit_code: stop.map_or(exit_code, Stop::exit_code),
-            signal,
-            timed_out: stop == Some(Stop::TimedOut),
-            cancelled: stop == Some(Stop::Cancelled),
-            shell_exited,
-            cwd,
-            ..End::default()
-        }
-    }
-
-    /// `$?` and `$-` for the next command.
-    fn left_behind(&self) -> Option<(u8, String)> {
-        match self {
-            Self::Idle { done, idle, stop } => {
-                // zsh forgets that a loop was interrupted.
-                let aborted = if stop.is_some() { Stop::Cancelled.exit_code() } else { idle.status };
-                Some((done.unwrap_or(aborted), idle.options.clone()))
-            }
-            _ => None,
-        }
     }
 }
 

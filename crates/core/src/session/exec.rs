@@ -12,9 +12,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use utoipa::ToSchema;
 
-use super::cancel::Stop;
+use super::outcome::Stop;
+use super::refusal;
 use crate::process::{Process, Source};
-use crate::{Error, Result, lock};
+use crate::{Error, lock};
 
 /// Of a command that is over, this much of its text is kept.
 const KEPT_COMMAND_BYTES: usize = 64 * 1024;
@@ -222,7 +223,7 @@ impl Exec {
         let inner = lock(&self.inner);
         let end = inner.record.end.as_ref()?;
         if end.destroyed {
-            return Some(destroyed(&self.session_id));
+            return Some(refusal::destroyed(&self.session_id));
         }
         let (code, message) = end.refused.clone()?;
         Some(match code.as_str() {
@@ -276,12 +277,4 @@ impl Exec {
         }
         record.env = BTreeMap::new();
     }
-}
-
-pub(super) fn destroyed(id: &str) -> Error {
-    Error::Over { code: "session_destroyed", message: format!("the session {id} was deleted; make another") }
-}
-
-pub(super) fn not_found(id: &str) -> Result<Arc<Exec>> {
-    Err(Error::no_such("exec", id))
 }

@@ -20,6 +20,8 @@ mod drive;
 mod exec;
 mod folder;
 mod keep;
+mod outcome;
+mod refusal;
 mod script;
 #[expect(clippy::module_inception, reason = "the session itself, among what it consists of")]
 mod session;

@@ -11,13 +11,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use outlive_holder::clock;
-use outlive_holder::log::{Cause, Exit};
+use outlive_holder::log::Cause;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use utoipa::ToSchema;
 
-use super::exec::{self, End, Exec, ExecRecord};
+use super::exec::{End, Exec, ExecRecord};
 use super::folder::Folder;
+use super::refusal;
 use super::shell::Kind;
 use super::spec::{ExecSpec, OnExit, SessionSpec};
 use crate::core::request_hash;
@@ -166,7 +167,7 @@ impl Session {
     }
 
     pub fn find_exec(&self, id: &str) -> Result<Arc<Exec>> {
-        lock(&self.inner).execs.get(id).cloned().map_or_else(|| exec::not_found(id), Ok)
+        lock(&self.inner).execs.get(id).cloned().map_or_else(|| refusal::not_found(id), Ok)
     }
 
     /// Puts a command into the queue. It runs whatever becomes of the caller. False: it was there already, by its key.
@@ -225,14 +226,14 @@ impl Session {
         }
         let mut inner = lock(&self.inner);
         if inner.destroyed {
-            return Err(exec::destroyed(&self.id));
+            return Err(refusal::destroyed(&self.id));
         }
         // Asked again under the lock: a retry may have come while this one waited for the disk.
         if let Some(known) = record.idempotency.as_ref().and_then(|wanted| find_key(&inner, wanted)) {
             return known.map(|exec| (exec, false));
         }
         if let Some(exit) = inner.shell.exit().filter(|_| inner.record.spec.on_exit == OnExit::Fail) {
-            return Err(exited(&self.id, &exit));
+            return Err(refusal::exited(&self.id, &exit));
         }
         if inner.queue.len() as u64 >= most {
             let message = format!("{most} commands wait in this session already; try again later, or in another one");
@@ -382,7 +383,7 @@ impl Session {
     ) -> Result<T> {
         let folder = self.folder.clone();
         let done = tokio::task::spawn_blocking(move || work(&folder)).await;
-        done.map_err(std::io::Error::other).flatten().map_err(|error| disk(&error))
+        done.map_err(std::io::Error::other).flatten().map_err(|error| refusal::disk(&error))
     }
 }
 
@@ -398,20 +399,4 @@ fn find_key(inner: &Inner, wanted: &(String, u64)) -> Option<Result<Arc<Exec>>> 
             Err(Error::conflict("idempotency_key_reused", text))
         })
     })
-}
-
-pub(super) fn disk(error: &std::io::Error) -> Error {
-    Error::Exhausted {
-        code: "session_folder_failed",
-        message: format!("the session's files could not be written ({error}); is there room in the temporary folder?"),
-    }
-}
-
-pub(super) fn exited(id: &str, exit: &Exit) -> Error {
-    let how = match exit.status {
-        Ok(code) => format!("with code {code}"),
-        Err(signal) => format!("by {}", crate::signal::name(i32::from(signal))),
-    };
-    let message = format!("the shell of session {id} has ended {how}; delete it and make another, or use onExit");
-    Error::Over { code: "session_exited", message }
 }
