@@ -3,12 +3,13 @@
 use serde_json::json;
 
 use crate::harness::eventually;
-use crate::shells::{ALL, Session, Shell, outlive};
+use crate::shells::{Session, Shell, outlive};
 
 #[test]
 fn an_interrupt_before_its_command_cost_the_shell() {
     let outlive = outlive();
-    for shell in ALL {
+    // Not in busybox, which can lose an interrupt for good in a loop of builtins, without us too.
+    for shell in [Shell::Bash, Shell::Dash, Shell::Zsh] {
         let session = Session::new(&outlive, shell);
         session.exec("KEEP=kept");
         for _ in 0..10 {

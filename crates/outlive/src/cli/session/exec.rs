@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::path;
 use crate::cli::failure::{Failure, Problem, Result};
@@ -74,7 +75,7 @@ impl Exec {
             body["stdin"] = BASE64.encode(bytes).into();
             body["stdinEncoding"] = "base64".into();
         }
-        let ended = run(&client, &self.id, body).await?;
+        let ended = run(&client, &self.id, body, &mut interrupts()?).await?;
         if ended.shell_exited {
             output::remark("the shell of the session has ended");
         }
@@ -82,8 +83,13 @@ impl Exec {
     }
 }
 
+/// Ctrl-C from now on: one that comes while nobody listens is not lost.
+pub(super) fn interrupts() -> Result<Signal> {
+    Ok(signal(SignalKind::interrupt())?)
+}
+
 /// Runs it and shows what it prints. With a key of its own: after a lost connection the same command is asked for again.
-pub(super) async fn run(client: &Client, id: &str, mut body: Value) -> Result<Ended> {
+pub(super) async fn run(client: &Client, id: &str, mut body: Value, interrupts: &mut Signal) -> Result<Ended> {
     body["stream"] = true.into();
     body["encoding"] = "base64".into();
     let key = format!("cli-{:016x}{:016x}", backoff::random(), backoff::random());
@@ -94,7 +100,7 @@ pub(super) async fn run(client: &Client, id: &str, mut body: Value) -> Result<En
         match client.stream(&call).await {
             Ok(stream) => {
                 failed = 0;
-                if let Some(ended) = telling.follow(client, id, stream).await? {
+                if let Some(ended) = telling.follow(client, id, stream, interrupts).await? {
                     return Ok(ended);
                 }
             }
@@ -114,13 +120,21 @@ struct Telling {
 
 impl Telling {
     /// `None`: the connection was lost.
-    async fn follow(&mut self, client: &Client, id: &str, mut stream: Incoming) -> Result<Option<Ended>> {
+    async fn follow(
+        &mut self,
+        client: &Client,
+        id: &str,
+        mut stream: Incoming,
+        interrupts: &mut Signal,
+    ) -> Result<Option<Ended>> {
         let mut parser = Parser::default();
         loop {
             let frame = tokio::select! {
                 frame = stream.frame() => frame,
-                _ = tokio::signal::ctrl_c() => {
-                    self.interrupt(client, id).await?;
+                // Before its id is known there is nothing to interrupt: the stream begins with it.
+                _ = interrupts.recv(), if !self.exec.is_empty() => {
+                    let path = path(id, &format!("/execs/{}/cancel", self.exec));
+                    client.ask(Call::post(path).repeatable()).await?;
                     continue;
                 }
             };
@@ -137,13 +151,6 @@ impl Telling {
                 }
             }
         }
-    }
-
-    async fn interrupt(&self, client: &Client, id: &str) -> Result<()> {
-        if !self.exec.is_empty() {
-            client.ask(Call::post(path(id, &format!("/execs/{}/cancel", self.exec))).repeatable()).await?;
-        }
-        Ok(())
     }
 
     fn tell(&mut self, event: &Event) -> Result<Option<Ended>> {

@@ -4,6 +4,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::sync::Arc;
 
 use serde_json::json;
+use tokio::signal::unix::Signal;
 
 use super::{exec, path};
 use crate::cli::failure::Result;
@@ -25,12 +26,13 @@ impl Shell {
         let session = client.ask(Call::get(path(&self.id, ""))).await?;
         let mut cwd = session["cwd"].as_str().map(str::to_owned);
         let ends_with_shell = session["onExit"] == "fail";
-        let mut code = 0;
-        while let Some(line) = self.read_line(cwd.as_deref()).await? {
+        let (mut code, mut interrupts) = (0, exec::interrupts()?);
+        while let Some(line) = self.read_line(cwd.as_deref(), &mut interrupts).await? {
             if line.trim().is_empty() {
                 continue;
             }
-            let ended = exec::run(&client, &self.id, json!({ "command": line, "source": "user" })).await?;
+            let body = json!({ "command": line, "source": "user" });
+            let ended = exec::run(&client, &self.id, body, &mut interrupts).await?;
             (code, cwd) = (ended.exit_code, ended.cwd.or(cwd));
             if ended.shell_exited {
                 output::remark("the shell of the session has ended");
@@ -43,7 +45,7 @@ impl Shell {
     }
 
     /// `None` at the end of our stdin.
-    async fn read_line(&self, cwd: Option<&str>) -> Result<Option<String>> {
+    async fn read_line(&self, cwd: Option<&str>, interrupts: &mut Signal) -> Result<Option<String>> {
         let prompt = format!("{}:{}$ ", self.id, cwd.unwrap_or("?"));
         show(&prompt)?;
         let read = tokio::task::spawn_blocking(read_command);
@@ -52,7 +54,7 @@ impl Shell {
             tokio::select! {
                 read = &mut read => return Ok(read.map_err(std::io::Error::other).flatten()?),
                 // The terminal has thrown away what was typed; whoever reads goes on waiting.
-                _ = tokio::signal::ctrl_c() => show(&format!("\n{prompt}"))?,
+                _ = interrupts.recv() => show(&format!("\n{prompt}"))?,
             }
         }
     }
