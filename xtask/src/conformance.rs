@@ -2,7 +2,9 @@
 //!
 //! Every folder below `conformance/` is a suite (one whose name begins with `_` or `.` is shared
 //! code). It is set up from its lock file, gets a fresh server, and is run by its entry, `run.mjs`,
-//! `run.py` or `run.sh`, with `--base-url URL`. Its last line must be `N passed, M failed`.
+//! `run.py` or `run.sh`, with `--base-url URL`. Its last line must be `N passed, M failed`. A suite that
+//! needs a server with other flags (a token, an address of a dialect's own) starts one itself: the variable
+//! `OUTLIVE_BINARY` says what.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,7 +51,7 @@ fn run_suite(repo: &Repo, folder: &Path) -> Result<Tally> {
 /// Runs a suite that takes `--base-url` against a server of its own.
 pub(crate) fn against_server(repo: &Repo, mut suite: Command) -> Result<Tally> {
     let server = Server::start(&repo.debug_binary())?;
-    suite.args(["--base-url", server.url()]);
+    suite.args(["--base-url", server.url()]).env("OUTLIVE_BINARY", repo.debug_binary());
     let mut tally = match run::capture(&mut suite, SUITE_LIMIT) {
         Ok(finished) => Tally::of_suite(&finished),
         Err(error) => Tally::failed(error.to_string()),

@@ -5,6 +5,8 @@
 mod access;
 mod api;
 mod cli;
+mod dialect;
+mod front;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod local;

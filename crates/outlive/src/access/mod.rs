@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! request ─▶ door.rs: Host and Origin          (a web page must not talk to us, by whatever name)
+//!         ─▶ credentials.rs: where this surface's clients carry what they show
 //!         ─▶ Access::admit: credential ─▶ Grant (token.rs, ticket.rs; failures.rs counts the wrong ones)
-//!         ─▶ the route's scope (api/guard.rs)
+//!         ─▶ the route's scope (front/guard.rs)
 //! ```
 //!
 //! Tokens are known by their SHA-256 alone: what is kept at the holder, or dumped by accident, opens nothing.
 
+pub(crate) mod credentials;
 pub(crate) mod door;
 mod failures;
 pub(crate) mod scope;

@@ -11,7 +11,6 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::extract::{Params, parse};
-use super::guard::Needs;
 use super::input::{Encoding, decode};
 use super::lifecycle::{EndQuery, SignalName, SignalRequest};
 use super::problem::{Answer, Problem};
@@ -20,7 +19,7 @@ use super::tickets::TicketRequest;
 use super::tokens::TokenRequest;
 use super::wait::WaitRequest;
 use super::{connect, events, input, logs, output, processes, terminal};
-use crate::access::{Credential, Scope};
+use crate::access::{Credential, credentials};
 
 /// Errors quote up to 200 characters of a value, a few of them in one sentence.
 const LONGEST_TEXT: usize = 700;
@@ -128,5 +127,5 @@ pub fn event_ids(data: &[u8]) {
 }
 
 pub(crate) fn credential(parts: &Parts, is_attach: bool) -> Option<Credential> {
-    super::guard::credential(parts, if is_attach { Needs::Attach } else { Needs::Scope(Scope::Read) })
+    credentials::shown(credentials::carriers_of(credentials::NATIVE), parts, is_attach)
 }

@@ -64,11 +64,11 @@ impl Metrics {
         }
     }
 
-    pub(super) fn answered(&self, status: u16) {
+    pub(crate) fn answered(&self, status: u16) {
         self.answers.get_or_create(&Answered { status: u32::from(status) }).inc();
     }
 
-    pub(super) fn refused(&self) {
+    pub(crate) fn refused(&self) {
         self.refused.inc();
     }
 

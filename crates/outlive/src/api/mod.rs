@@ -6,22 +6,21 @@
 mod config;
 mod connect;
 mod context;
+mod dialects;
 mod docs;
 mod events;
 mod execs;
 mod extract;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
-mod guard;
 mod health;
 mod input;
 mod lifecycle;
-mod linger;
 mod logs;
 mod metrics;
 mod observe;
 mod output;
-mod problem;
+pub(crate) mod problem;
 mod processes;
 mod run;
 mod sessions;
@@ -33,10 +32,7 @@ mod tokens;
 mod wait;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{Method, StatusCode};
-use axum::middleware::{self, Next};
-use axum::response::Response;
+use axum::response::IntoResponse as _;
 use utoipa::OpenApi;
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
@@ -44,14 +40,14 @@ use utoipa::openapi::{Content, Ref, RefOr, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use self::guard::Needs;
 pub(crate) use self::metrics::Metrics;
-use self::problem::{Kind, Problem};
+use self::problem::Problem;
 pub(crate) use self::state::App;
 pub(crate) use self::tokens::{
     issued as issued_tokens, keep_of_file as keep_tokens_of_file, of_file as tokens_of_file,
 };
-use crate::access::Scope;
+use crate::access::{Scope, credentials};
+use crate::front::{Front, Needs};
 
 #[derive(OpenApi)]
 #[openapi(info(
@@ -62,7 +58,7 @@ use crate::access::Scope;
 struct Document;
 
 /// Everything there is, by what it asks for. A route that is in none of these groups does not exist.
-fn groups() -> [(Option<Needs>, OpenApiRouter<App>); 5] {
+fn groups() -> [(Needs, OpenApiRouter<App>); 5] {
     let open = OpenApiRouter::new()
         .routes(routes!(health::healthz))
         .routes(routes!(docs::openapi))
@@ -86,6 +82,7 @@ fn groups() -> [(Option<Needs>, OpenApiRouter<App>); 5] {
         .routes(routes!(config::get_process_config))
         .routes(routes!(config::get_config))
         .routes(routes!(health::health))
+        .routes(routes!(dialects::list))
         .routes(routes!(metrics::metrics))
         .routes(routes!(tickets::issue));
     let attach = OpenApiRouter::new().routes(routes!(connect::connect)).routes(routes!(terminal::terminal));
@@ -114,11 +111,11 @@ fn groups() -> [(Option<Needs>, OpenApiRouter<App>); 5] {
         .routes(routes!(tokens::revoke))
         .routes(routes!(health::upgrade));
     [
-        (None, open),
-        (Some(Needs::Scope(Scope::Read)), read),
-        (Some(Needs::Attach), attach),
-        (Some(Needs::Scope(Scope::Write)), write),
-        (Some(Needs::Scope(Scope::Admin)), admin),
+        (Needs::Nothing, open),
+        (Needs::Scope(Scope::Read), read),
+        (Needs::Attach, attach),
+        (Needs::Scope(Scope::Write), write),
+        (Needs::Scope(Scope::Admin), admin),
     ]
 }
 
@@ -141,12 +138,12 @@ pub(crate) fn openapi() -> String {
 }
 
 /// Writes into the document what a path asks for.
-fn needed_by(needs: Option<Needs>, item: &mut PathItem) {
+fn needed_by(needs: Needs, item: &mut PathItem) {
     let scope = match needs {
-        None => return,
+        Needs::Nothing => return,
         // A viewer; a writer needs more.
-        Some(Needs::Attach) => Scope::Read,
-        Some(Needs::Scope(scope)) => scope,
+        Needs::Attach => Scope::Read,
+        Needs::Scope(scope) => scope,
     };
     let security = SecurityRequirement::new("token", [scope.name()]);
     for operation in operations(item) {
@@ -187,54 +184,19 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     all.into_iter().flatten()
 }
 
-pub(crate) fn router(app: App) -> Router {
+pub(crate) const FRONT: Front = Front {
+    name: credentials::NATIVE,
+    words: |problem: Problem| problem.into_response(),
+    request_headers: "authorization, content-type, idempotency-key, last-event-id",
+};
+
+pub(crate) fn router(app: &App) -> Router {
     let mut router = Router::new();
     for (needs, group) in groups() {
         let (group, _) = group.split_for_parts();
-        router = router.merge(match needs {
-            None => group,
-            Some(needs) => {
-                let app = app.clone();
-                let admit = move |request: Request, next: Next| guard::admit(needs, app.clone(), request, next);
-                group.route_layer(middleware::from_fn(admit))
-            }
-        });
+        router = router.merge(FRONT.guarded(needs, app, group));
     }
-    let most = usize::try_from(app.limits.max_body_bytes).unwrap_or(usize::MAX);
-    router
-        .fallback(unknown_path)
-        .method_not_allowed_fallback(wrong_method)
-        .layer(DefaultBodyLimit::max(most))
-        .layer(middleware::from_fn_with_state(app.clone(), around))
-        .with_state(app)
-}
-
-async fn unknown_path(request: Request) -> Problem {
-    let path = request.uri().path();
-    Problem::new(Kind::InvalidRequest, StatusCode::NOT_FOUND, "unknown_path", "endpoint not found")
-        .with_expected("a path of /v1/openapi.json", path.chars().take(200).collect::<String>())
-}
-
-async fn wrong_method(method: Method, request: Request) -> Problem {
-    let detail = format!("{method} is not possible on {}", request.uri().path());
-    Problem::new(Kind::InvalidRequest, StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
-}
-
-/// What stands around every handler. One layer: each costs as much as what it does.
-async fn around(State(app): State<App>, request: Request, next: Next) -> Response {
-    let behind_the_door = async |request: Request| next.run(request).await;
-    let at_the_door = async |request: Request| guard::door(&app, request, behind_the_door).await;
-    count(&app, request, async |request| linger::linger(request, at_the_door).await).await
-}
-
-/// Counts answers and keeps a line about each in the log.
-async fn count(app: &App, request: Request, next: impl AsyncFnOnce(Request) -> Response) -> Response {
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let response = next(request).await;
-    let code = response.extensions().get::<problem::Code>().map(|code| code.0);
-    app.metrics.answered(response.status().as_u16());
-    tracing::debug!(%method, path, status = response.status().as_u16(), code, "answered");
-    response
+    FRONT.framed(app, router)
 }
 
 #[cfg(test)]

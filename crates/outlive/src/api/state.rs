@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use super::metrics::Metrics;
 use crate::access::Access;
+use crate::server::DialectAddress;
 use crate::settings::Limits;
 
 #[derive(Clone)]
@@ -15,6 +16,8 @@ pub(crate) struct App {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) access: Arc<Access>,
     pub(crate) limits: Limits,
+    /// Where dialects have an address of their own.
+    pub(crate) dialect_addresses: Arc<[DialectAddress]>,
     /// True as soon as this server ends: long answers then end too, and sockets close with 1012.
     pub(crate) ending: watch::Receiver<bool>,
 }

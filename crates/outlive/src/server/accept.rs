@@ -1,11 +1,10 @@
 //! Accepting connections and speaking HTTP on them.
 //!
 //! ```text
-//! listener ─▶ place (connections.rs) ─▶ TLS (tls.rs) ─▶ HTTP/1.1 or HTTP/2 ─▶ api::router
+//! listener ─▶ place (connections.rs) ─▶ TLS (tls.rs) ─▶ HTTP/1.1 or HTTP/2 ─▶ the listener's router
 //! ```
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,11 +15,12 @@ use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
 use tower::Service;
 
 use super::connections::{Connections, Heard, Place};
+use super::listeners::Socket;
 use super::tls::Tls;
 use crate::peer::Peer;
 use crate::settings::Limits;
@@ -33,7 +33,6 @@ const AT_ONCE: u64 = 16;
 
 /// What all connections have in common.
 pub(super) struct Shared {
-    pub(super) router: Router,
     pub(super) connections: Arc<Connections>,
     pub(super) limits: Limits,
     pub(super) tls: Option<Arc<Tls>>,
@@ -42,24 +41,7 @@ pub(super) struct Shared {
     pub(super) ending: watch::Receiver<bool>,
 }
 
-/// The holder keeps the same listener, so that it outlives us.
-pub(super) enum Listener {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
-
-impl Listener {
-    pub(super) fn from_kept(name: &str, fd: OwnedFd) -> io::Result<Self> {
-        if name.starts_with("unix:") {
-            let listener = std::os::unix::net::UnixListener::from(fd);
-            listener.set_nonblocking(true)?;
-            return Ok(Self::Unix(UnixListener::from_std(listener)?));
-        }
-        let listener = std::net::TcpListener::from(fd);
-        listener.set_nonblocking(true)?;
-        Ok(Self::Tcp(TcpListener::from_std(listener)?))
-    }
-
+impl Socket {
     async fn accept(&self) -> io::Result<Line> {
         match self {
             Self::Tcp(listener) => {
@@ -81,11 +63,11 @@ enum Line {
     Unix(UnixStream, Peer),
 }
 
-pub(super) async fn accept(listener: Listener, shared: Arc<Shared>) {
+pub(super) async fn accept(socket: Socket, router: Router, shared: Arc<Shared>) {
     for number in 1_u64.. {
-        match listener.accept().await {
+        match socket.accept().await {
             Ok(line) => {
-                begin(line, &shared);
+                begin(line, router.clone(), &shared);
                 // Those who have come are heard before many more are let in.
                 if number % AT_ONCE == 0 {
                     tokio::task::yield_now().await;
@@ -99,7 +81,7 @@ pub(super) async fn accept(listener: Listener, shared: Arc<Shared>) {
     }
 }
 
-fn begin(line: Line, shared: &Arc<Shared>) {
+fn begin(line: Line, router: Router, shared: &Arc<Shared>) {
     let Some(place) = shared.connections.enter() else {
         return turn_away(&line, "503 Service Unavailable", "too_many_connections", "all connections are taken");
     };
@@ -110,19 +92,19 @@ fn begin(line: Line, shared: &Arc<Shared>) {
         }
         Line::Unix(stream, peer) => {
             let stream = Heard::new(stream, Arc::clone(&place));
-            tokio::spawn(async move { speak(stream, peer, place, &shared).await });
+            tokio::spawn(async move { speak(stream, peer, place, router, &shared).await });
         }
         Line::Tcp(stream, peer) => {
             let stream = Heard::new(stream, Arc::clone(&place));
             tokio::spawn(async move {
-                let Some(tls) = shared.tls.clone() else { return speak(stream, peer, place, &shared).await };
+                let Some(tls) = shared.tls.clone() else { return speak(stream, peer, place, router, &shared).await };
                 let hello = tokio::select! {
                     hello = place.in_turns(tls.accept(stream)) => hello,
                     () = tokio::time::sleep(header_timeout(&shared)) => return,
                     () = place.must_leave() => return,
                 };
                 match hello {
-                    Ok(stream) => speak(stream, peer, place, &shared).await,
+                    Ok(stream) => speak(stream, peer, place, router, &shared).await,
                     Err(error) => tracing::debug!(%error, from = %peer, "no TLS"),
                 }
             });
@@ -149,11 +131,10 @@ fn header_timeout(shared: &Shared) -> Duration {
     Duration::from_millis(shared.limits.header_timeout_ms)
 }
 
-async fn speak<T>(stream: T, peer: Peer, place: Arc<Place>, shared: &Shared)
+async fn speak<T>(stream: T, peer: Peer, place: Arc<Place>, router: Router, shared: &Shared)
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let router = shared.router.clone();
     let of_request = Arc::clone(&place);
     let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
         of_request.asks();

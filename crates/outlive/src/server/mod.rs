@@ -1,13 +1,14 @@
 //! The disposable part: takes over from the holder, serves, and ends when it is told to.
 //!
 //! ```text
-//! holder ──Handover──▶ Core + listeners ──▶ accept loops ──▶ api::router
+//! holder ──Handover──▶ Core + listeners ──▶ accept loops ──▶ api/ and dialect/
 //!    └─ Retire ─▶ stop accepting, stop writing, let answers finish, close sockets with 1012, exit
 //! ```
 
 mod accept;
 mod connections;
 mod files;
+mod listeners;
 mod logging;
 mod memory;
 mod tls;
@@ -24,14 +25,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 pub(crate) use self::connections::Place;
+pub(crate) use self::listeners::{DialectAddress, Place as ListenAt, kept_as};
 pub(crate) use self::tls::Tls;
 use crate::access::Access;
 use crate::access::token;
 use crate::api::{self, App, Metrics};
 use crate::settings::{self, Settings};
-
-/// Kept listeners have names that begin like this.
-pub(crate) const LISTENER: &str = "listen/";
 
 /// How long a server that was replaced may finish its answers; the holder kills it a little later.
 const LINGER: Duration = Duration::from_secs(29);
@@ -101,13 +100,7 @@ async fn serve(line: OwnedFd) -> io::Result<()> {
         Some(kept) => Settings::read(kept)?,
         None => return Err(io::Error::other("the holder has no settings")),
     };
-    let mut listeners = Vec::new();
-    let names: Vec<String> = handover.kept.keys().filter(|name| name.starts_with(LISTENER)).cloned().collect();
-    for name in names {
-        if let Some(fd) = handover.kept.remove(&name) {
-            listeners.push(accept::Listener::from_kept(&name[LISTENER.len()..], fd)?);
-        }
-    }
+    let listeners = listeners::Listeners::take_from(&mut handover.kept)?;
     let tls = settings.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
     let start = outlive_core::config::with_limits(&settings.core_limits).unwrap_or_default();
     let core = Core::take_over(handover, start)?;
@@ -118,11 +111,17 @@ async fn serve(line: OwnedFd) -> io::Result<()> {
     }
     watch_files(&settings, &access, &core, tls.as_ref());
     let (end, ending) = watch::channel(false);
-    let app = App { core: core.clone(), metrics: Arc::new(Metrics::new()), access, limits: settings.limits, ending };
+    let app = App {
+        core: core.clone(),
+        metrics: Arc::new(Metrics::new()),
+        access,
+        limits: settings.limits,
+        dialect_addresses: listeners.dialect_addresses().into(),
+        ending,
+    };
     let mut uids = settings.allow_uids.clone();
     uids.extend([0, rustix::process::geteuid().as_raw()]);
     let shared = Arc::new(accept::Shared {
-        router: api::router(app),
         connections: connections::Connections::new(&settings.limits),
         limits: settings.limits,
         tls,
@@ -130,10 +129,14 @@ async fn serve(line: OwnedFd) -> io::Result<()> {
         ending: end.subscribe(),
     });
     let mut notice = core.notice();
-    let accepting: Vec<_> =
-        listeners.into_iter().map(|listener| tokio::spawn(accept::accept(listener, Arc::clone(&shared)))).collect();
+    let accepting: Vec<_> = listeners
+        .with_routers(&app)
+        .into_iter()
+        .map(|(socket, router)| tokio::spawn(accept::accept(socket, router, Arc::clone(&shared))))
+        .collect();
     tokio::spawn(memory::give_back_when_quiet(Arc::clone(&shared.connections)));
-    drop(shared);
+    // Whoever still has one of these is still answering somebody.
+    drop((shared, app));
     tracing::info!(epoch = core.welcome().epoch, "serving");
     let mut stop = signal(SignalKind::terminate())?;
     // Not ours to act on: the terminal's signals are for programs.

@@ -17,6 +17,7 @@ const MEANT: &[(&str, &str, &str)] = &[
     ("get", "/v1/openapi.json", OPEN),
     ("get", "/metrics", "read"),
     ("get", "/v1/health", "read"),
+    ("get", "/v1/dialects", "read"),
     ("get", "/v1/events", "read"),
     ("get", "/v1/config", "read"),
     ("post", "/v1/config", "admin"),
@@ -61,6 +62,20 @@ const MEANT: &[(&str, &str, &str)] = &[
     ("post", "/v1/sessions/{id}/execs/{execId}/cancel", "write"),
     ("get", "/v1/processes/{id}/connect", ATTACH),
     ("get", "/v1/processes/{id}/terminal/ws", ATTACH),
+];
+
+/// A dialect's routes, and by which header its clients show a token.
+struct Spoken {
+    name: &'static str,
+    header: &'static str,
+    routes: &'static [(&'static str, &'static str, &'static str)],
+}
+
+#[rustfmt::skip]
+const DIALECTS: &[Spoken] = &[
+    Spoken { name: "e2b", header: "x-access-token", routes: &[
+        ("get", "/health", OPEN),
+    ] },
 ];
 
 const UPGRADE: &[(&str, &str)] = &[
@@ -110,6 +125,7 @@ impl World {
                 bearer = format!("Bearer {token}");
                 headers.push(("authorization", bearer.as_str()));
             }
+            Credential::Header(name, token) => headers.push((name, token.as_str())),
             Credential::InQuery(name, secret) => query.push(format!("{name}={secret}")),
         }
         if !query.is_empty() {
@@ -134,6 +150,7 @@ impl World {
 enum Credential {
     None,
     Bearer(String),
+    Header(&'static str, String),
     InQuery(&'static str, String),
 }
 
@@ -232,6 +249,62 @@ fn sockets_take_tokens_and_tickets_in_the_query_by_role() {
             assert_eq!(see(ticket("viewer"), Some("writer")), Met::Forbidden);
         } else {
             assert_eq!(see(ticket("viewer"), None), Met::Forbidden, "this socket always types");
+        }
+    }
+}
+
+/// A dialect refuses in words of its own, so only the status tells.
+fn met_in_dialect(answer: &Answer) -> Met {
+    match answer.status {
+        401 => Met::Unknown,
+        403 => Met::Forbidden,
+        429 => panic!("an odd refusal"),
+        _ => Met::LetIn,
+    }
+}
+
+#[test]
+fn every_route_of_a_dialect_asks_for_what_it_is_meant_to() {
+    let world = World::new();
+    let (read, write, admin) = (world.token("read"), world.token("write"), world.token("admin"));
+    let order = ["read", "write", "admin"];
+    let listed = world.outlive.get("/v1/dialects").json["dialects"].clone();
+    let listed = listed.as_array().unwrap();
+    let names: Vec<_> = listed.iter().map(|dialect| dialect["name"].as_str().unwrap()).collect();
+    assert_eq!(names, DIALECTS.iter().map(|spoken| spoken.name).collect::<Vec<_>>(), "say it in this test");
+    for (dialect, spoken) in listed.iter().zip(DIALECTS) {
+        for (method, path, _) in spoken.routes {
+            let is_it = |route: &Value| {
+                route["path"] == *path && route["method"].as_str().unwrap().eq_ignore_ascii_case(method)
+            };
+            assert!(dialect["routes"].as_array().unwrap().iter().any(is_it), "{method} {path} is gone");
+        }
+        for route in dialect["routes"].as_array().unwrap() {
+            let (method, path) = (route["method"].as_str().unwrap(), route["path"].as_str().unwrap());
+            let method = method.to_lowercase();
+            let meant = spoken.routes.iter().find(|(known, at, _)| *known == method && *at == path);
+            let (_, _, meant) = meant.unwrap_or_else(|| panic!("who may {method} {path}? say it in this test"));
+            assert_eq!(route["scope"], *meant, "{method} {path}");
+            let what = format!("{} {method} {path}", spoken.name);
+            let at = format!("/{}{path}", spoken.name);
+            let see = |credential: Credential| met_in_dialect(&world.call(&method, &at, &credential, false, None));
+            let show = |token: &str| Credential::Header(spoken.header, token.to_owned());
+            let stranger = if *meant == OPEN { Met::LetIn } else { Met::Unknown };
+            assert_eq!(see(Credential::None), stranger, "{what} with nothing");
+            assert_eq!(see(show("wrong")), stranger, "{what} with a wrong token");
+            assert_eq!(see(show("")), stranger, "{what} with an empty token");
+            let in_query = Credential::InQuery("access_token", admin.clone());
+            assert_eq!(see(in_query), stranger, "{what} with a token in the query");
+            let ticket = Credential::InQuery("ticket", world.ticket("writer"));
+            assert_eq!(see(ticket), stranger, "{what} with a ticket");
+            for (has, token) in [&read, &write, &admin].into_iter().enumerate() {
+                let needed = order.iter().position(|known| known == meant).unwrap_or(0);
+                let expected = if has >= needed { Met::LetIn } else { Met::Forbidden };
+                assert_eq!(see(show(token)), expected, "{what} with {}", order[has]);
+            }
+            let evil =
+                world.outlive.http().send(&method.to_uppercase(), &at, &[("origin", "https://evil.example")], None);
+            assert_eq!(evil.status, 403, "{what} from a page of another origin");
         }
     }
 }

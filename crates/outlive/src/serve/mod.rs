@@ -1,5 +1,7 @@
 //! `outlive serve`: look at the flags, open the listeners, become the holder.
 
+mod dialects;
+
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -12,10 +14,12 @@ use clap::Args;
 use outlive_holder::Initial;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
+use self::dialects::DialectAt;
 use crate::access::Scope;
 use crate::access::token::{self, Token};
 use crate::cli::Connection;
 use crate::local::{self, Local};
+use crate::server::{ListenAt, kept_as};
 use crate::settings::{self, Settings};
 use crate::unix_socket;
 
@@ -27,14 +31,17 @@ pub(crate) struct Options {
     /// Address to listen on
     #[arg(long, default_value = "127.0.0.1:2468")]
     listen: String,
+    /// Give a dialect an address of its own, where its clients find it at the root: TCP or unix:PATH
+    #[arg(long, value_name = "NAME=ADDR", value_parser = dialects::parse)]
+    dialect: Vec<DialectAt>,
     /// Listen on a Unix socket too; root, the own user and --allow-uid may use it without a token
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Permissions of the Unix socket, in octal
-    #[arg(long, value_name = "MODE", default_value = "600", value_parser = parse_mode, requires = "socket")]
+    /// Permissions of Unix sockets, in octal
+    #[arg(long, value_name = "MODE", default_value = "600", value_parser = parse_mode)]
     socket_mode: u32,
-    /// A further user who may use the Unix socket
-    #[arg(long, value_name = "UID", requires = "socket")]
+    /// A further user who may use Unix sockets
+    #[arg(long, value_name = "UID")]
     allow_uid: Vec<u32>,
     /// File with tokens, one per line: TOKEN [read|write|admin [NAME]]; read again when it changes
     #[arg(long, value_name = "FILE")]
@@ -119,34 +126,33 @@ fn become_holder(options: &Options, connection: &Connection) -> Result<Never, Fa
         (2, format!("cannot understand --listen {}: {error}; give HOST:PORT, such as 127.0.0.1:2468", options.listen))
     })?;
     let (settings, secret) = settings(options, connection)?;
-    if settings.no_token && !address.ip().is_loopback() && !options.insecure {
-        let message = format!(
-            "{address} is not a loopback address: without a token whoever reaches it can run commands; \
-             leave out --no-token, or say --insecure if that is meant"
-        );
-        return Err((2, message));
-    }
-    let listener = listen(address)
-        .map_err(|error| (1, format!("cannot listen on {address}: {error}; is another outlive running there?")))?;
-    let address = listener.local_addr().map_err(|error| (1, format!("cannot listen: {error}")))?;
+    let open_to_all = settings.no_token && !options.insecure;
+    let (listener, address) = listen_safely(address, open_to_all)?;
+    let own = options.dialect.iter().map(|dialect| dialect.listen(open_to_all, options.socket_mode));
+    let own = own.collect::<Result<Vec<_>, _>>()?;
     let failed = |error: io::Error| (1, format!("cannot start: {error}"));
     ensure_standard_streams().map_err(failed)?;
     let kept = |name: String, fd: OwnedFd| (name.into_bytes(), fd);
     let mut keep = vec![
-        kept(format!("{}tcp:{address}", crate::server::LISTENER), listener.into()),
+        kept(kept_as(None, &ListenAt::Tcp(address.to_string())), listener.into()),
         kept(settings::KEPT_AS.to_owned(), settings.write().map_err(failed)?),
     ];
     if let Some(path) = &options.socket {
         let socket = unix_socket::listen(path, options.socket_mode)
             .map_err(|error| (1, format!("cannot listen on {}: {error}", path.display())))?;
-        keep.push(kept(format!("{}unix:{}", crate::server::LISTENER, path.display()), socket));
+        keep.push(kept(kept_as(None, &ListenAt::Unix(path.display().to_string())), socket));
     }
+    let announced: Vec<String> = own.iter().map(|own| own.announcement(settings.tls.is_some())).collect();
+    keep.extend(own.into_iter().map(|own| kept(own.name, own.fd)));
     let initial = Initial { settings: holder_settings(options), boot_id: random(), keep };
     let state = initial.into_state().map_err(failed)?;
     // Who has read that we listen may already tell us to stop: the holder will hear it.
     outlive_holder::block_signals().map_err(failed)?;
     let is_new = connection.token.as_ref().is_none_or(String::is_empty);
     announce(address, &settings, secret.as_deref(), is_new, connection.state_dir.as_deref());
+    for line in announced {
+        let _ = writeln!(io::stdout(), "{line}");
+    }
     Err(failed(exec(&state)))
 }
 
@@ -252,6 +258,21 @@ fn reachable(url: &str, address: SocketAddr) -> String {
 
 fn resolve(text: &str) -> io::Result<SocketAddr> {
     text.to_socket_addrs()?.next().ok_or_else(|| io::Error::other("no such address"))
+}
+
+/// Whoever reaches an address that is open to all can run commands, so that has to be meant.
+fn listen_safely(address: SocketAddr, open_to_all: bool) -> Result<(TcpListener, SocketAddr), Failed> {
+    if open_to_all && !address.ip().is_loopback() {
+        let message = format!(
+            "{address} is not a loopback address: without a token whoever reaches it can run commands; \
+             leave out --no-token, or say --insecure if that is meant"
+        );
+        return Err((2, message));
+    }
+    let listener = listen(address)
+        .map_err(|error| (1, format!("cannot listen on {address}: {error}; is another outlive running there?")))?;
+    let address = listener.local_addr().map_err(|error| (1, format!("cannot listen: {error}")))?;
+    Ok((listener, address))
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {

@@ -9,35 +9,53 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::problem::{Kind, Problem};
-use super::state::App;
+use super::Front;
 use crate::access::door::Unwanted;
-use crate::access::{Credential, Grant, Refusal, Scope};
+use crate::access::{Grant, Refusal, Scope, credentials};
+use crate::api::App;
+use crate::api::problem::{Kind, Problem};
 use crate::peer::{self, Peer};
 use crate::server::Place;
 
-/// What a group of routes asks for.
+/// What a route asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Needs {
+pub(crate) enum Needs {
+    /// Everybody may, without showing anything.
+    Nothing,
     Scope(Scope),
     /// A scope that the handler knows by the role; here tickets and tokens in the query count too.
     Attach,
 }
 
+impl Needs {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "open",
+            Self::Scope(scope) => scope.name(),
+            Self::Attach => "attach",
+        }
+    }
+}
+
 /// Host, Origin, CORS and the headers of every answer.
-pub(super) async fn door(app: &App, request: Request, next: impl AsyncFnOnce(Request) -> Response) -> Response {
+pub(super) async fn door(
+    front: Front,
+    app: &App,
+    request: Request,
+    next: impl AsyncFnOnce(Request) -> Response,
+) -> Response {
     let (parts, body) = request.into_parts();
     let from_tcp = matches!(peer::of(&parts), Peer::Tcp(_));
     let checked = app.access.door.check(&parts.method, &parts.uri, &parts.headers, from_tcp);
     let (origin, mut response) = match checked {
-        Err(unwanted) => (None, Problem::from(unwanted).into_response()),
+        Err(unwanted) => (None, front.refuse(unwanted)),
         // Only an origin that may is told so; everybody else's preflight fails for want of the headers.
         Ok(Some(origin)) if is_preflight(&parts) => (Some(origin), StatusCode::NO_CONTENT.into_response()),
         Ok(origin) => (origin, next(Request::from_parts(parts, body)).await),
     };
     protect(response.headers_mut());
     if let Some(origin) = origin {
-        allow_reading(response.headers_mut(), origin);
+        allow_reading(response.headers_mut(), origin, front.request_headers);
     }
     response
 }
@@ -65,13 +83,13 @@ fn protect(headers: &mut HeaderMap) {
     headers.entry(header::CACHE_CONTROL).or_insert_with(|| HeaderValue::from_static("no-store"));
 }
 
-fn allow_reading(headers: &mut HeaderMap, origin: HeaderValue) {
+fn allow_reading(headers: &mut HeaderMap, origin: HeaderValue, request_headers: &'static str) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("cross-origin"));
     headers.append(header::VARY, HeaderValue::from_static("origin"));
     let fixed = [
         (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, PATCH, DELETE"),
-        (header::ACCESS_CONTROL_ALLOW_HEADERS, "authorization, content-type, idempotency-key, last-event-id"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, request_headers),
         (header::ACCESS_CONTROL_EXPOSE_HEADERS, "x-outlive-offset, x-outlive-head, retry-after"),
         (header::ACCESS_CONTROL_MAX_AGE, "600"),
     ];
@@ -81,10 +99,10 @@ fn allow_reading(headers: &mut HeaderMap, origin: HeaderValue) {
 }
 
 /// Lets in who may, tells the handler who it is, and writes down who changed something.
-pub(super) async fn admit(needs: Needs, app: App, request: Request, next: Next) -> Response {
+pub(super) async fn admit(front: Front, needs: Needs, app: App, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let peer = peer::of(&parts);
-    let credential = credential(&parts, needs);
+    let credential = credentials::shown(front.carriers(), &parts, needs == Needs::Attach);
     let known = app.access.admit(&peer, credential.as_ref());
     let (known, admitted) = match (known, needs) {
         (Ok(grant), Needs::Scope(needed)) if grant.scope < needed => {
@@ -97,18 +115,18 @@ pub(super) async fn admit(needs: Needs, app: App, request: Request, next: Next) 
         Ok(grant) => grant,
         Err(refusal) => {
             app.metrics.refused();
-            tracing::debug!(from = %peer, path = parts.uri.path(), ?refusal, "refused");
+            tracing::debug!(from = %peer, surface = front.name, path = parts.uri.path(), ?refusal, "refused");
             if let (Refusal::Scope { .. }, Some(grant)) = (&refusal, known) {
-                Audit::new(&grant, &peer, &parts).status = Some(StatusCode::FORBIDDEN.as_u16());
+                Audit::new(front, &grant, &peer, &parts).status = Some(StatusCode::FORBIDDEN.as_u16());
             }
-            return Problem::from(refusal).into_response();
+            return front.refuse(refusal);
         }
     };
     if let Some(place) = parts.extensions.get::<Arc<Place>>() {
         place.make_known();
     }
     let only_reads = needs == Needs::Scope(Scope::Read) && matches!(parts.method, Method::GET | Method::HEAD);
-    let mut audit = (!only_reads).then(|| Audit::new(&grant, &peer, &parts));
+    let mut audit = (!only_reads).then(|| Audit::new(front, &grant, &peer, &parts));
     parts.extensions.insert(grant);
     let response = next.run(Request::from_parts(parts, body)).await;
     if let Some(audit) = &mut audit {
@@ -119,6 +137,7 @@ pub(super) async fn admit(needs: Needs, app: App, request: Request, next: Next) 
 
 /// A line per call that may change something, also if its client goes away in the middle.
 struct Audit {
+    surface: &'static str,
     who: Arc<str>,
     from: Peer,
     method: Method,
@@ -127,52 +146,21 @@ struct Audit {
 }
 
 impl Audit {
-    fn new(grant: &Grant, peer: &Peer, parts: &Parts) -> Self {
+    fn new(front: Front, grant: &Grant, peer: &Peer, parts: &Parts) -> Self {
         let (method, path) = (parts.method.clone(), parts.uri.path().to_owned());
-        Self { who: Arc::clone(&grant.who), from: peer.clone(), method, path, status: None }
+        Self { surface: front.name, who: Arc::clone(&grant.who), from: peer.clone(), method, path, status: None }
     }
 }
 
 impl Drop for Audit {
     fn drop(&mut self) {
-        let Self { who, from, method, path, status } = self;
+        let Self { surface, who, from, method, path, status } = self;
         if let Some(status) = status {
-            tracing::info!(target: "audit", who = &**who, %from, %method, path, status);
+            tracing::info!(target: "audit", surface, who = &**who, %from, %method, path, status);
         } else {
-            tracing::info!(target: "audit", who = &**who, %from, %method, path, "the client went away");
+            tracing::info!(target: "audit", surface, who = &**who, %from, %method, path, "the client went away");
         }
     }
-}
-
-/// What the request shows. The header is stronger than the query.
-pub(super) fn credential(parts: &Parts, needs: Needs) -> Option<Credential> {
-    let mut headers = parts.headers.get_all(header::AUTHORIZATION).iter();
-    let header = headers.next().and_then(|value| value.to_str().ok());
-    // It is not for us to choose the one that a proxy did not look at.
-    if headers.next().is_some() {
-        return None;
-    }
-    if let Some(token) = header.and_then(bearer) {
-        return Some(Credential::Token(token.to_owned()));
-    }
-    if needs != Needs::Attach || !is_upgrade(&parts.headers) {
-        return None;
-    }
-    let query = parts.uri.query().unwrap_or("");
-    let find =
-        |name: &str| form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == name).map(|(_, value)| value);
-    find("ticket")
-        .map(|ticket| Credential::Ticket(ticket.into_owned()))
-        .or_else(|| find("access_token").map(|token| Credential::Token(token.into_owned())))
-}
-
-fn bearer(header: &str) -> Option<&str> {
-    let (kind, token) = header.split_once(' ')?;
-    kind.eq_ignore_ascii_case("bearer").then(|| token.trim())
-}
-
-fn is_upgrade(headers: &HeaderMap) -> bool {
-    headers.get(header::UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Grant {

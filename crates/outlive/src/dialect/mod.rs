@@ -1,0 +1,77 @@
+//! Other platforms' APIs over the same core, so that their official clients drive outlive unmodified.
+//!
+//! ```text
+//! main address ─▶ /NAME/… ─┐
+//! --dialect NAME=ADDR ─────┴─▶ front/ (door, guard, counts: as of every surface) ─▶ handler of NAME/ ─▶ core
+//! ```
+//!
+//! A dialect is a folder here. Its `mod.rs` has one [`Dialect`]: every route with what it asks for, and the one function that
+//! says an error in its clients' words. How its clients carry a token is a line in `access/credentials.rs`. It
+//! translates and nothing else: it touches no descriptor, pid or timer of a program, and whatever it wants to find again after
+//! the death of the server it gives to `Core::store` or into annotations.
+
+mod e2b;
+#[cfg_attr(not(test), expect(dead_code, reason = "E2B knows processes by pid; the next dialect has ids of its own"))]
+pub(crate) mod ids;
+mod routes;
+
+use axum::Router;
+
+pub(crate) use self::routes::{Route, Routes};
+use crate::api::App;
+use crate::front::Front;
+
+/// Another platform's API.
+pub(crate) struct Dialect {
+    /// Its name is its path on the main address, and what `--dialect` calls it.
+    pub(crate) front: Front,
+    pub(crate) routes: fn() -> Routes,
+}
+
+pub(crate) const ALL: &[Dialect] = &[e2b::DIALECT];
+
+pub(crate) fn find(name: &str) -> Option<&'static Dialect> {
+    ALL.iter().find(|dialect| dialect.name() == name)
+}
+
+pub(crate) fn names() -> Vec<&'static str> {
+    ALL.iter().map(Dialect::name).collect()
+}
+
+impl Dialect {
+    pub(crate) fn name(&self) -> &'static str {
+        self.front.name
+    }
+
+    /// As it is at the root of an address of its own.
+    pub(crate) fn router(&self, app: &App) -> Router {
+        let routes = (self.routes)().into_list().into_iter();
+        let guarded = routes.map(|route| self.front.guarded(route.needs, app, route.into_router()));
+        self.front.framed(app, guarded.fold(Router::new(), Router::merge))
+    }
+}
+
+/// Every dialect below its name.
+pub(crate) fn mount_all(app: &App, main: Router) -> Router {
+    ALL.iter().fold(main, |main, dialect| main.nest(&format!("/{}", dialect.name()), dialect.router(app)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_dialect_has_a_line_in_the_table_of_credentials() {
+        for dialect in ALL {
+            assert!(!dialect.front.carriers().is_empty(), "{}", dialect.name());
+        }
+    }
+
+    #[test]
+    fn names_are_fit_for_a_path_and_a_flag() {
+        for name in names() {
+            assert!(name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-'), "{name}");
+            assert!(!["v1", "docs", "healthz", "metrics"].contains(&name), "{name} is taken by outlive's own API");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Where dialects are found, and that what listens for them outlives the server. What each of them says is tested by its
+//! platform's own client, in conformance/.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod harness;
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+use harness::http::Http;
+use harness::{Outlive, Setup, proc};
+
+fn with_own_address() -> (Outlive, Http) {
+    let arguments = ["--dialect", "e2b=127.0.0.1:0"].map(str::to_owned).to_vec();
+    let mut outlive = Outlive::with(Setup { arguments, ..Setup::default() });
+    let line = outlive.next_line();
+    let port = line.strip_prefix("e2b on http://127.0.0.1:").and_then(|port| port.parse().ok());
+    let port: u16 = port.unwrap_or_else(|| panic!("not an announcement: {line:?}"));
+    (outlive, Http::new(port))
+}
+
+#[test]
+fn a_dialect_is_below_its_name_and_at_the_root_of_its_own_address() {
+    let (outlive, own) = with_own_address();
+    assert_eq!(outlive.get("/e2b/health").status, 204);
+    assert_eq!(own.get("/health").status, 204);
+    // Neither is the other.
+    assert_eq!(outlive.get("/health").status, 404);
+    assert_eq!(own.get("/v1/processes").status, 404);
+    assert_eq!(own.get("/e2b/health").status, 404);
+    // What nobody waits for is refused in the dialect's words, in both places.
+    for answer in [own.get("/nowhere"), outlive.get("/e2b/nowhere"), outlive.get("/e2b")] {
+        assert_eq!((answer.status, answer.json["code"].as_u64()), (404, Some(404)), "{}", answer.text());
+    }
+    assert_eq!(outlive.get("/nowhere").code(), "unknown_path");
+    let wrong = own.send("DELETE", "/health", &[], None);
+    assert_eq!((wrong.status, wrong.json["code"].as_u64()), (405, Some(405)));
+    let listed = &outlive.get("/v1/dialects").json["dialects"][0];
+    assert_eq!((listed["name"].as_str(), listed["path"].as_str()), (Some("e2b"), Some("/e2b")));
+    assert_eq!(listed["addresses"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn pages_and_foreign_names_get_nothing_of_a_dialect() {
+    let (outlive, own) = with_own_address();
+    for (http, path) in [(own, "/health"), (outlive.http(), "/e2b/health"), (own, "/nowhere")] {
+        let page = http.send("GET", path, &[("origin", "https://evil.example")], None);
+        assert_eq!((page.status, page.json["code"].as_u64()), (403, Some(403)), "{}", page.text());
+        assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
+        let mut stream = http.connect().unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+    }
+}
+
+#[test]
+fn the_address_of_a_dialect_outlives_the_server() {
+    let (outlive, own) = with_own_address();
+    for _ in 0..3 {
+        let server = outlive.server_pid();
+        proc::signal(server, rustix::process::Signal::KILL);
+        // Refused never: who comes in between waits for the next server.
+        assert_eq!(own.get("/health").status, 204);
+    }
+    let pid = outlive.server_pid();
+    assert_eq!(outlive.post("/v1/upgrade", &serde_json::json!({})).status, 200);
+    assert_eq!(own.get("/health").status, 204);
+    assert_ne!(outlive.server_pid(), pid);
+}
+
+#[test]
+fn both_versions_of_http_are_spoken_on_one_port() {
+    let (outlive, own) = with_own_address();
+    for http in [outlive.http(), own] {
+        let mut stream = http.connect().unwrap();
+        // With prior knowledge: the preface and empty settings.
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+        let mut frame = [0; 9];
+        stream.read_exact(&mut frame).unwrap();
+        assert_eq!((frame[3], &frame[5..]), (4, &[0; 4][..]), "settings of the connection: {frame:?}");
+    }
+}
+
+#[test]
+fn a_dialect_may_have_a_unix_socket() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("e2b.sock");
+    let arguments = vec!["--dialect".to_owned(), format!("e2b=unix:{}", path.display())];
+    let mut outlive = Outlive::with(Setup { arguments, token: Some("secret".into()), ..Setup::default() });
+    assert_eq!(outlive.next_line(), format!("e2b on unix:{}", path.display()));
+    let mut stream = UnixStream::connect(&path).unwrap();
+    stream.write_all(b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 204"), "{answer}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_is_opened() {
+    let serve = |arguments: &[&str]| {
+        let dir = tempfile::tempdir().unwrap();
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_outlive"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--state-dir"])
+            .arg(dir.path())
+            .args(arguments)
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said) = serve(&["--dialect", "nobody=127.0.0.1:0"]);
+    assert!(code == Some(2) && said.contains("e2b"), "{code:?} {said}");
+    let (code, said) = serve(&["--dialect", "e2b=nonsense"]);
+    assert!(code == Some(2) && said.contains("unix:PATH"), "{code:?} {said}");
+    let (code, said) = serve(&["--no-token", "--dialect", "e2b=0.0.0.0:0"]);
+    assert!(code == Some(2) && said.contains("--insecure"), "{code:?} {said}");
+}
