@@ -173,10 +173,16 @@ impl Core {
         self.services.new_record(spec)
     }
 
-    /// By id or `tag:NAME`.
+    /// By id, `tag:NAME` or `pid:NUMBER`.
     pub fn find(&self, name: &str) -> Result<Arc<Process>> {
         let process = self.services.table.find(name)?;
         if process.is_hidden() { Err(Error::not_found(name)) } else { Ok(process) }
+    }
+
+    /// The newest process with this annotation; one that has ended only if none else has it.
+    pub fn find_annotated(&self, name: &str, value: &str) -> Option<Arc<Process>> {
+        let found = self.services.table.all().into_iter().filter(|process| process.is_annotated(name, value));
+        found.max_by_key(|process| (!process.is_over(), process.id().to_owned()))
     }
 
     /// All processes, oldest first; one-shot runs only if `with_runs`.

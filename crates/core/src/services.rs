@@ -71,6 +71,7 @@ impl Services {
             created_at_ms,
             generation: 0,
             started_at_ms: None,
+            pid: None,
             exit: None,
             log_dropped: false,
             log_end: None,

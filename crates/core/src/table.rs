@@ -1,4 +1,4 @@
-//! All processes by id, holder's key, tag and idempotency key; and the slots that limit how many run.
+//! All processes by id, holder's key, tag, pid and idempotency key; and the slots that limit how many run.
 //!
 //! Lock order: the table's lock may be held while a process's own is taken, never the other way round.
 
@@ -26,6 +26,8 @@ struct Maps {
     by_id: BTreeMap<String, Arc<Process>>,
     by_key: HashMap<u64, Arc<Process>>,
     by_tag: HashMap<String, Arc<Process>>,
+    /// The latest that had it: the system gives pids out again.
+    by_pid: HashMap<u32, Arc<Process>>,
     by_idempotency: HashMap<String, Arc<Process>>,
 }
 
@@ -104,6 +106,9 @@ impl Table {
         maps.by_key.remove(&process.key());
         let is_it = |other: &mut Arc<Process>| other.id() == process.id();
         maps.by_tag.retain(|_, other| !is_it(other));
+        if let Some((pid, _)) = process.last_start() {
+            maps.give_up_pid(pid, process);
+        }
         maps.by_idempotency.retain(|_, other| !is_it(other));
     }
 
@@ -126,12 +131,25 @@ impl Table {
         Ok(())
     }
 
-    /// By id, or by `tag:NAME`.
+    /// It has been started with this pid, so whoever had it before has it no more; nor has it the one it had.
+    pub(crate) fn has_pid(&self, process: &Arc<Process>, pid: u32, before: Option<u32>) {
+        let mut maps = lock(&self.maps);
+        if let Some(before) = before {
+            maps.give_up_pid(before, process);
+        }
+        // Somebody may have removed it this very moment.
+        if maps.by_id.contains_key(process.id()) {
+            maps.by_pid.insert(pid, Arc::clone(process));
+        }
+    }
+
+    /// By id, `tag:NAME` or `pid:NUMBER`.
     pub(crate) fn find(&self, name: &str) -> Result<Arc<Process>> {
         let maps = lock(&self.maps);
-        let found = match name.strip_prefix("tag:") {
-            Some(tag) => maps.by_tag.get(tag),
-            None => maps.by_id.get(name),
+        let found = match name.split_once(':') {
+            Some(("tag", tag)) => maps.by_tag.get(tag),
+            Some(("pid", pid)) => pid.parse().ok().and_then(|pid: u32| maps.by_pid.get(&pid)),
+            _ => maps.by_id.get(name),
         };
         found.cloned().ok_or_else(|| Error::not_found(name))
     }
@@ -151,6 +169,12 @@ impl Table {
 }
 
 impl Maps {
+    fn give_up_pid(&mut self, pid: u32, process: &Process) {
+        if self.by_pid.get(&pid).is_some_and(|known| known.id() == process.id()) {
+            self.by_pid.remove(&pid);
+        }
+    }
+
     fn insert(&mut self, process: &Arc<Process>) {
         self.by_id.insert(process.id().to_owned(), Arc::clone(process));
         self.by_key.insert(process.key(), Arc::clone(process));
@@ -158,6 +182,12 @@ impl Maps {
             let newer = self.by_tag.get(&tag).is_none_or(|other| other.is_over() || other.id() < process.id());
             if newer {
                 self.by_tag.insert(tag, Arc::clone(process));
+            }
+        }
+        if let Some((pid, started_at_ms)) = process.last_start() {
+            let newer = |other: &Arc<Process>| other.last_start().is_none_or(|(_, at_ms)| at_ms <= started_at_ms);
+            if self.by_pid.get(&pid).is_none_or(newer) {
+                self.by_pid.insert(pid, Arc::clone(process));
             }
         }
         if let Some(Idempotency { key, .. }) = process.idempotency() {

@@ -12,7 +12,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use outlive_holder::log::{Exit, Gone, LogReader, Mark, Stream, find_mark};
 use rustix::buffer::spare_capacity;
@@ -38,6 +38,8 @@ pub(crate) struct Place {
     pub(crate) generation: u32,
     pub(crate) input_offset: u64,
     pub(crate) last_output_at_ms: Option<u64>,
+    #[serde(default)]
+    pub(crate) resume_offset: u64,
 }
 
 impl Place {
@@ -55,6 +57,7 @@ impl Place {
             generation: ring.generation(),
             input_offset: ring.input_offset(),
             last_output_at_ms: newest.map(|mark| mark.at_ms),
+            resume_offset: ring.resume_offset(),
         }
     }
 
@@ -104,11 +107,19 @@ pub(crate) struct ArchivedLog {
     place: Place,
     exit: Exit,
     given_up: AtomicBool,
+    /// What was sent from here is known to this server only: the next one sends it again rather than not at all.
+    resume_offset: AtomicU64,
 }
 
 impl ArchivedLog {
     pub(crate) fn new(segment: Arc<OwnedFd>, place: Place, exit: Exit) -> Self {
-        Self { segment, place, exit, given_up: AtomicBool::new(false) }
+        Self {
+            segment,
+            place,
+            exit,
+            given_up: AtomicBool::new(false),
+            resume_offset: AtomicU64::new(place.resume_offset),
+        }
     }
 
     pub(crate) fn place(&self) -> &Place {
@@ -126,6 +137,14 @@ impl ArchivedLog {
 
     pub(super) fn tail(&self) -> u64 {
         self.place.tail
+    }
+
+    pub(super) fn resume_offset(&self) -> u64 {
+        self.resume_offset.load(Relaxed)
+    }
+
+    pub(super) fn raise_resume_offset(&self, offset: u64) {
+        self.resume_offset.fetch_max(offset, Relaxed);
     }
 
     pub(super) fn exit(&self) -> Exit {

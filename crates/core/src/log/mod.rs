@@ -102,6 +102,16 @@ impl Log {
         self.source.input_offset()
     }
 
+    /// Where a client goes on that cannot say how far it has come. Survives the server.
+    pub fn resume_offset(&self) -> u64 {
+        self.source.resume_offset()
+    }
+
+    /// Everything before `offset` has been sent to such a client.
+    pub fn raise_resume_offset(&self, offset: u64) {
+        self.source.raise_resume_offset(offset);
+    }
+
     pub(crate) fn add_input(&self, count: usize) {
         self.source.add_input(count);
     }

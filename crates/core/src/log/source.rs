@@ -80,6 +80,20 @@ impl Source {
         }
     }
 
+    pub(super) fn resume_offset(&self) -> u64 {
+        match self {
+            Self::Ring(ring) => ring.resume_offset(),
+            Self::Archived(log) => log.resume_offset(),
+        }
+    }
+
+    pub(super) fn raise_resume_offset(&self, offset: u64) {
+        match self {
+            Self::Ring(ring) => ring.raise_resume_offset(offset),
+            Self::Archived(log) => log.raise_resume_offset(offset),
+        }
+    }
+
     pub(super) fn add_input(&self, count: usize) {
         match self {
             Self::Ring(ring) => ring.add_input(count),

@@ -1,14 +1,16 @@
-//! What the processes of a tree are doing right now, read from /proc on demand.
+//! What the processes of a tree, and the machine as a whole, are doing right now, read from /proc on demand.
 //!
-//! Owns no state and keeps nothing open. Every function here blocks: /proc shows some things of a process
+//! Owns no state and keeps nothing open. Every function here but `machine` blocks: /proc shows some things of a process
 //! only under the lock of its memory (`cmdline`), so a stuck process can hang its reader. Call from a
 //! thread that may wait, never from a task.
 
+mod machine;
 mod ports;
 mod usage;
 
 use outlive_holder::tree::{Root, members as members_of, scan};
 
+pub use machine::{Machine, machine};
 pub use ports::{ListeningPort, listening_ports};
 pub use usage::{TreeProcess, Usage, tree, usage};
 

@@ -8,6 +8,7 @@ use super::spec::{EnvMode, Spec};
 use super::user::User;
 
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const PATH: &[u8] = b"PATH";
 const DEFAULT_TERM: &str = "xterm-256color";
 /// By this a program (and the kill of a tree) knows which process it belongs to.
 pub(super) const PROCESS_ID: &str = "OUTLIVE_PROCESS_ID";
@@ -54,7 +55,7 @@ pub(super) struct Environment {
 
 impl Environment {
     pub(super) fn of(spec: &Spec, id: &str, user: Option<&User>) -> Self {
-        let path = |all: &BTreeMap<Vec<u8>, Vec<u8>>| all.get(b"PATH".as_slice()).cloned();
+        let path = |all: &BTreeMap<Vec<u8>, Vec<u8>>| all.get(PATH).cloned();
         // Most ask for nothing special.
         let (mut block, path) = if spec.env_mode == EnvMode::Merge && spec.env.is_empty() && user.is_none() {
             let Inherited { all, block } = inherited();
@@ -92,6 +93,7 @@ fn variables(spec: &Spec, user: Option<&User>) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut all = match spec.env_mode {
         EnvMode::Merge => inherited().all.clone(),
         EnvMode::Replace => BTreeMap::new(),
+        EnvMode::Fresh => inherited().all.get_key_value(PATH).into_iter().map(|(a, b)| (a.clone(), b.clone())).collect(),
     };
     if let Some(user) = user {
         for (name, value) in user.variables() {
@@ -133,6 +135,11 @@ mod tests {
         assert!(!merged.contains(&format!("{PROCESS_ID}=made up")));
         let only = Spec { env_mode: EnvMode::Replace, ..spec(&[("A", Some("1"))]) };
         assert_eq!(entries(&only), ["A=1", "OUTLIVE_PROCESS_ID=proc_1"]);
+        let fresh = Spec { env_mode: EnvMode::Fresh, ..spec(&[("A", Some("1"))]) };
+        let user = User::find("0").unwrap();
+        let names: Vec<Vec<u8>> = variables(&fresh, Some(&user)).into_keys().collect();
+        let names: Vec<&str> = names.iter().map(|name| std::str::from_utf8(name).unwrap()).collect();
+        assert_eq!(names, ["A", "HOME", "LOGNAME", "PATH", "SHELL", "USER"]);
     }
 
     #[test]

@@ -131,9 +131,17 @@ pub struct ProcessInfo {
     pub output_start: u64,
     /// Offset of the next byte of output.
     pub output_end: u64,
+    /// Where a client of another platform goes on that keeps no offset of its own: everything before was sent to one.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub resume_offset: u64,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub log_dropped: bool,
     pub attachments: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl ProcessInfo {

@@ -4,7 +4,7 @@ use outlive_holder::clock;
 use outlive_holder::wire::{Io, Limit, Spawn};
 
 use super::environment::Environment;
-use super::spec::{Limits, Spec, StdinMode};
+use super::spec::{EnvMode, Limits, Spec, StdinMode};
 use super::user::User;
 use crate::Result;
 use crate::attach::Size;
@@ -37,8 +37,17 @@ impl Plan<'_> {
     /// May read the passwd and group files.
     pub(crate) fn spawn(&self) -> Result<Spawn> {
         let spec = self.spec;
-        let user = spec.user.as_deref().map(User::find).transpose()?;
-        let environment = Environment::of(spec, self.id, user.as_ref());
+        let wants_own = spec.env_mode == EnvMode::Fresh || spec.cwd.as_ref().is_some_and(|cwd| cwd.starts_with('~'));
+        let user = match &spec.user {
+            Some(user) => Some(User::find(user)?),
+            None if wants_own => Some(User::own()?),
+            None => None,
+        };
+        let cwd = spec.cwd.as_deref().unwrap_or_default();
+        let cwd = user.as_ref().map_or_else(|| cwd.to_owned(), |user| user.expand(cwd));
+        // Without a wish of its own it stays in the environment that it would have had.
+        let user_variables = user.as_ref().filter(|_| spec.user.is_some() || spec.env_mode == EnvMode::Fresh);
+        let environment = Environment::of(spec, self.id, user_variables);
         let (programs, arguments) = if spec.shell {
             let line = vec![b"sh".to_vec(), b"-c".to_vec(), spec.command.clone().into_bytes()];
             (vec![b"/bin/sh".to_vec()], line)
@@ -54,13 +63,13 @@ impl Plan<'_> {
             programs,
             arguments,
             environment: environment.into_block(),
-            cwd: spec.cwd.clone().unwrap_or_default().into_bytes(),
+            cwd: cwd.into_bytes(),
             io: Io {
                 cols: size.map_or(0, |size| size.cols),
                 rows: size.map_or(0, |size| size.rows),
                 stdin: spec.stdin_mode == StdinMode::Pipe,
             },
-            identity: user.map(|user| user.identity),
+            identity: user.filter(|_| spec.user.is_some()).and_then(User::into_identity),
             limits: limits(&spec.limits),
             no_new_privileges: spec.no_new_privileges,
             log_budget: self.log_budget,

@@ -21,6 +21,9 @@ pub(crate) struct Record {
     /// Of the latest generation; the holder forgets it with the log.
     #[serde(default)]
     pub(crate) started_at_ms: Option<u64>,
+    /// Of the latest generation, also when it has ended: others may know it by nothing else.
+    #[serde(default)]
+    pub(crate) pid: Option<u32>,
     #[serde(default)]
     pub(crate) exit: Option<KeptExit>,
     /// The log is gone, to make room.
@@ -155,6 +158,7 @@ mod tests {
             generation: 8,
             input_offset: 9,
             last_output_at_ms: Some(10),
+            resume_offset: 11,
         };
         let end = LogEnd { offset: 1, mark: 2, input_offset: 3 };
         (record.archived, record.log_end) = (Some(place), Some(end));

@@ -23,6 +23,7 @@ pub struct Spec {
     pub args: Vec<String>,
     #[serde(default, skip_serializing_if = "is_false")]
     pub shell: bool,
+    /// `~` and `~/…` are in the home folder of the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// Merged over the server's environment; `null` removes a variable.
@@ -114,6 +115,8 @@ pub enum EnvMode {
     Merge,
     /// `env` is the whole environment.
     Replace,
+    /// As after a login: the server's PATH, the user's HOME, USER, LOGNAME and SHELL, and `env`.
+    Fresh,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -148,6 +148,7 @@ impl Process {
         self.input.open(started.input);
         let started_at_ms = started.spawned.started_at_ms;
         inner.phase = Phase::Running { pid: started.spawned.pid, started_at_ms };
+        let pid_before = inner.record.pid.replace(started.spawned.pid);
         inner.record.started_at_ms = Some(started_at_ms);
         inner.record.exit = None;
         self.updated(&mut inner, crate::events::Why::Started);
@@ -156,6 +157,7 @@ impl Process {
             old.continue_in(Arc::clone(new));
         }
         drop(inner);
+        self.services.table.has_pid(self, started.spawned.pid, pid_before);
         self.changed.notify_waiters();
         // It may have ended before we heard that it began.
         self.news();

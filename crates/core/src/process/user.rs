@@ -76,6 +76,28 @@ impl User {
         })
     }
 
+    /// Who we are ourselves.
+    pub(super) fn own() -> Result<Self> {
+        Self::find(&rustix::process::geteuid().as_raw().to_string())
+    }
+
+    /// What has to be changed to be this user; nothing if we cannot be anybody else anyway.
+    pub(super) fn into_identity(self) -> Option<Identity> {
+        let own = rustix::process::geteuid();
+        let is_own = self.identity.uid == own.as_raw() && self.identity.gid == rustix::process::getegid().as_raw();
+        (!is_own || own.is_root()).then_some(self.identity)
+    }
+
+    /// `~` and `~/…` are below the user's home.
+    pub(super) fn expand(&self, path: &str) -> String {
+        let home = self.home.as_deref().unwrap_or("/");
+        match path.strip_prefix('~') {
+            Some("") => home.to_owned(),
+            Some(rest) if rest.starts_with('/') => format!("{}{rest}", home.trim_end_matches('/')),
+            _ => path.to_owned(),
+        }
+    }
+
     /// HOME, USER, LOGNAME and SHELL.
     pub(super) fn variables(&self) -> impl Iterator<Item = (&'static str, Vec<u8>)> {
         let name = self.name.clone().unwrap_or_else(|| self.identity.uid.to_string());
@@ -114,6 +136,17 @@ mod tests {
 
     fn identity(text: &str) -> Option<(u32, u32, Vec<u32>)> {
         User::find_in(text, PASSWD, GROUP).ok().map(|user| (user.identity.uid, user.identity.gid, user.identity.groups))
+    }
+
+    #[test]
+    fn a_tilde_is_the_home_of_the_user() {
+        let ann = User::find_in("ann", PASSWD, GROUP).unwrap();
+        for (path, expected) in
+            [("~", "/home/ann"), ("~/x", "/home/ann/x"), ("/~", "/~"), ("~bob", "~bob"), ("x/~", "x/~")]
+        {
+            assert_eq!(ann.expand(path), expected);
+        }
+        assert_eq!(User::find_in("4242", PASSWD, GROUP).unwrap().expand("~/x"), "/x");
     }
 
     #[test]

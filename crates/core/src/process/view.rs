@@ -69,6 +69,7 @@ impl Process {
             kill_after_detach_ms: spec.kill_after_detach_ms,
             output_start: inner.log.as_ref().map_or(0, |log| log.tail()),
             output_end: inner.log.as_ref().map_or(0, |log| log.head()),
+            resume_offset: inner.log.as_ref().map_or(0, |log| log.resume_offset()),
             log_dropped: record.log_dropped,
             attachments: inner.attachments.len(),
         };
@@ -123,6 +124,21 @@ impl Process {
 
     pub fn key(&self) -> u64 {
         self.key
+    }
+
+    /// Of the latest start, also when that has ended.
+    pub fn last_pid(&self) -> Option<u32> {
+        lock(&self.inner).record.pid
+    }
+
+    /// Pid of the latest start, and when that was.
+    pub(crate) fn last_start(&self) -> Option<(u32, u64)> {
+        let inner = lock(&self.inner);
+        inner.record.pid.map(|pid| (pid, inner.record.started_at_ms.unwrap_or(0)))
+    }
+
+    pub(crate) fn is_annotated(&self, name: &str, value: &str) -> bool {
+        lock(&self.inner).record.spec.annotations.get(name).is_some_and(|known| known == value)
     }
 
     pub(crate) fn tag(&self) -> Option<String> {

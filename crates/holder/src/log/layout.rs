@@ -30,6 +30,8 @@ pub(super) const AT_EXITED_AT: usize = 216;
 pub(super) const AT_INPUT: usize = 224;
 /// Recorded descriptors that are open, plus one; 0 was left by a holder that did not count them.
 pub(super) const AT_STREAMS: usize = 232;
+/// Where readers go on that cannot say how far they have come; kept here so that it survives the server that raises it.
+pub(super) const AT_RESUME: usize = 240;
 pub(super) const AT_HOLDS: usize = 512;
 pub(super) const HOLD_BYTES: usize = 64;
 pub(super) const HOLD_SLOTS: usize = (PAGE - AT_HOLDS) / HOLD_BYTES;

@@ -11,7 +11,7 @@ use rustix::buffer::spare_capacity;
 use super::hold::{self, Token};
 use super::layout::{
     AT_BLOCKED, AT_EXIT, AT_EXIT_OFFSET, AT_EXITED_AT, AT_GENERATION, AT_HEAD, AT_INPUT, AT_MARK_TAIL, AT_MARKS,
-    AT_STREAMS, AT_TAIL, AT_WAITING, Exit, MARK_BYTES, PAGE, Sizes, Stream, unpack_exit,
+    AT_RESUME, AT_STREAMS, AT_TAIL, AT_WAITING, Exit, MARK_BYTES, PAGE, Sizes, Stream, unpack_exit,
 };
 use super::map::Map;
 use super::writer::read_sizes;
@@ -209,6 +209,15 @@ impl LogReader {
     /// Bytes of input that the program's side of the kernel has taken so far.
     pub fn input_offset(&self) -> u64 {
         self.load(AT_INPUT)
+    }
+
+    /// Where a reader goes on that cannot say how far it has come: everything before was sent to one like it.
+    pub fn resume_offset(&self) -> u64 {
+        self.load(AT_RESUME)
+    }
+
+    pub fn raise_resume_offset(&self, offset: u64) {
+        self.map.word(AT_RESUME).fetch_max(offset, SeqCst);
     }
 
     pub fn add_input(&self, count: usize) {

@@ -42,25 +42,30 @@ impl FromRequest<App> for JsonBytes {
             .with_expected("application/json", if kind.is_empty() { "no content type" } else { kind }));
         }
         refuse_encoded(&request)?;
-        let limits = &app.limits;
-        let too_large = || {
-            let detail = format!("the body is larger than {} bytes", limits.max_body_bytes);
-            Problem::new(Kind::InvalidRequest, StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
-        };
-        // Said before it is sent, it need not be read.
-        if request.body().size_hint().lower() > limits.max_body_bytes {
-            return Err(too_large());
-        }
-        let within = Duration::from_millis(limits.body_timeout_ms);
-        let read = tokio::time::timeout(within, Bytes::from_request(request, app)).await.map_err(|_| {
-            let detail = format!("the body was not there within {} ms", limits.body_timeout_ms);
-            Problem::new(Kind::InvalidRequest, StatusCode::REQUEST_TIMEOUT, "body_too_slow", detail)
-        })?;
-        read.map(Self).map_err(|rejection| match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => too_large(),
-            _ => Problem::bad_request("body_unreadable", "the body could not be read to its end"),
-        })
+        read(request, app).await.map(Self)
     }
+}
+
+/// A whole body, within the limits of size and time.
+pub(crate) async fn read(request: Request, app: &App) -> Result<Bytes, Problem> {
+    let limits = &app.limits;
+    let too_large = || {
+        let detail = format!("the body is larger than {} bytes", limits.max_body_bytes);
+        Problem::new(Kind::InvalidRequest, StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
+    };
+    // Said before it is sent, it need not be read.
+    if request.body().size_hint().lower() > limits.max_body_bytes {
+        return Err(too_large());
+    }
+    let within = Duration::from_millis(limits.body_timeout_ms);
+    let read = tokio::time::timeout(within, Bytes::from_request(request, app)).await.map_err(|_| {
+        let detail = format!("the body was not there within {} ms", limits.body_timeout_ms);
+        Problem::new(Kind::InvalidRequest, StatusCode::REQUEST_TIMEOUT, "body_too_slow", detail)
+    })?;
+    read.map_err(|rejection| match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => too_large(),
+        _ => Problem::bad_request("body_unreadable", "the body could not be read to its end"),
+    })
 }
 
 /// A few bytes can unfold to gigabytes, and nobody needs it here.

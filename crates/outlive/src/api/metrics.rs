@@ -76,7 +76,7 @@ impl Metrics {
         self.runs.inc();
     }
 
-    pub(super) fn attached(&self) {
+    pub(crate) fn attached(&self) {
         self.attachments_total.inc();
     }
 

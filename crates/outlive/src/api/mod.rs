@@ -10,7 +10,7 @@ mod dialects;
 mod docs;
 mod events;
 mod execs;
-mod extract;
+pub(crate) mod extract;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod health;
@@ -44,7 +44,7 @@ pub(crate) use self::metrics::Metrics;
 use self::problem::Problem;
 pub(crate) use self::state::App;
 pub(crate) use self::tokens::{
-    issued as issued_tokens, keep_of_file as keep_tokens_of_file, of_file as tokens_of_file,
+    issued as issued_tokens, keep as keep_token, keep_of_file as keep_tokens_of_file, of_file as tokens_of_file,
 };
 use crate::access::{Scope, credentials};
 use crate::front::{Front, Needs};
@@ -83,6 +83,7 @@ fn groups() -> [(Needs, OpenApiRouter<App>); 5] {
         .routes(routes!(config::get_config))
         .routes(routes!(health::health))
         .routes(routes!(dialects::list))
+        .routes(routes!(observe::machine))
         .routes(routes!(metrics::metrics))
         .routes(routes!(tickets::issue));
     let attach = OpenApiRouter::new().routes(routes!(connect::connect)).routes(routes!(terminal::terminal));

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use outlive_core::attach::AttachmentInfo;
-use outlive_core::observe::{ListeningPort, TreeProcess};
+use outlive_core::observe::{ListeningPort, Machine, TreeProcess};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -43,4 +43,10 @@ pub(super) async fn tree(State(app): State<App>, Path(id): Path<String>) -> Answ
     let (processes, listening_ports) = (process.tree().await, process.listening_ports().await);
     let (cpu_ms, rss_bytes) = processes.iter().fold((0, 0), |(cpu, rss), one| (cpu + one.cpu_ms, rss + one.rss_bytes));
     Ok(Json(Tree { processes, cpu_ms, rss_bytes, listening_ports }))
+}
+
+/// How busy the machine is, and how full.
+#[utoipa::path(get, path = "/v1/machine", responses((status = 200, body = Machine)))]
+pub(super) async fn machine() -> Json<Machine> {
+    Json(outlive_core::observe::machine().await)
 }

@@ -83,6 +83,8 @@ pub(super) struct ListQuery {
     owner: Option<String>,
     source: Option<String>,
     session_id: Option<String>,
+    /// `NAME=VALUE`, or `NAME` for any value.
+    annotation: Option<String>,
     /// One-shot runs too.
     all: Option<bool>,
 }
@@ -100,6 +102,7 @@ pub(super) async fn list(State(app): State<App>, Params(query): Params<ListQuery
     let owner = one_of(query.owner, "owner", "user, desktop, system", Owner::parse)?;
     let source = source(query.source)?;
     let tty = query.tty.or(query.pty);
+    let annotation = query.annotation.as_deref();
     let processes = app.core.list(query.all.unwrap_or(false)).into_iter().map(|process| process.info());
     let wanted = |info: &ProcessInfo| {
         status.is_none_or(|status| info.status == status)
@@ -107,6 +110,7 @@ pub(super) async fn list(State(app): State<App>, Params(query): Params<ListQuery
             && source.is_none_or(|source| info.source == Some(source))
             && tty.is_none_or(|tty| info.tty == tty)
             && query.tag.as_ref().is_none_or(|tag| info.tag.as_ref() == Some(tag))
+            && annotation.is_none_or(|wanted| has_annotation(info, wanted))
             && query.session_id.as_ref().is_none_or(|id| info.session_id.as_ref() == Some(id))
     };
     Ok(Json(ProcessList { processes: processes.filter(wanted).collect() }))
@@ -119,6 +123,13 @@ pub(super) fn source(text: Option<String>) -> Answer<Option<Source>> {
         "system" => Some(Source::System),
         _ => None,
     })
+}
+
+fn has_annotation(info: &ProcessInfo, wanted: &str) -> bool {
+    match wanted.split_once('=') {
+        Some((name, value)) => info.annotations.get(name).is_some_and(|known| known == value),
+        None => info.annotations.contains_key(wanted),
+    }
 }
 
 pub(super) fn one_of<T>(

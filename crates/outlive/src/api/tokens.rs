@@ -74,6 +74,14 @@ pub(crate) fn keep_of_file(core: &outlive_core::Core, tokens: &[Token]) {
     }
 }
 
+/// From now on this token is known, to the next server too; one of the same name is not any more.
+pub(crate) fn keep(app: &App, token: Token) -> outlive_core::Result<()> {
+    let value = serde_json::to_vec(&token).unwrap_or_default();
+    app.core.store(&format!("{PREFIX}{}", token.name), Some(value))?;
+    app.access.issue(token);
+    Ok(())
+}
+
 /// The tokens that are known, without their secrets.
 #[utoipa::path(get, path = "/v1/tokens", responses((status = 200, body = TokenList), (status = "4XX", body = Problem)))]
 pub(super) async fn list(State(app): State<App>) -> Json<TokenList> {
@@ -110,9 +118,7 @@ pub(super) async fn issue(State(app): State<App>, Body(request): Body<TokenReque
         Problem::new(Kind::StreamError, StatusCode::SERVICE_UNAVAILABLE, "no_randomness", detail)
     })?;
     let expires_at_ms = expires_in_ms.map(|ms| outlive_holder::clock::wall_ms().saturating_add(ms));
-    let token = Token { expires_at_ms, ..Token::new(name.clone(), scope, &secret) };
-    app.core.store(&format!("{PREFIX}{name}"), Some(serde_json::to_vec(&token).unwrap_or_default()))?;
-    app.access.issue(token);
+    keep(&app, Token { expires_at_ms, ..Token::new(name.clone(), scope, &secret) })?;
     Ok(Json(IssuedToken { token: secret, name, scope, expires_at_ms }))
 }
 

@@ -21,6 +21,7 @@ use tower::Service;
 
 use super::connections::{Connections, Heard, Place};
 use super::listeners::Socket;
+use super::sent::Sent;
 use super::tls::Tls;
 use crate::peer::Peer;
 use crate::settings::Limits;
@@ -86,25 +87,28 @@ fn begin(line: Line, router: Router, shared: &Arc<Shared>) {
         return turn_away(&line, "503 Service Unavailable", "too_many_connections", "all connections are taken");
     };
     let shared = Arc::clone(shared);
+    let sent = Arc::new(Sent::default());
     match line {
         Line::Unix(_, Peer::Unix { uid, .. }) if !shared.uids.contains(&uid) => {
             turn_away(&line, "403 Forbidden", "user_not_allowed", "this user may not use this socket");
         }
         Line::Unix(stream, peer) => {
-            let stream = Heard::new(stream, Arc::clone(&place));
-            tokio::spawn(async move { speak(stream, peer, place, router, &shared).await });
+            let stream = Heard::new(stream, Arc::clone(&place), Arc::clone(&sent));
+            tokio::spawn(async move { speak(stream, (peer, place, sent), router, &shared).await });
         }
         Line::Tcp(stream, peer) => {
-            let stream = Heard::new(stream, Arc::clone(&place));
+            let stream = Heard::new(stream, Arc::clone(&place), Arc::clone(&sent));
             tokio::spawn(async move {
-                let Some(tls) = shared.tls.clone() else { return speak(stream, peer, place, router, &shared).await };
+                let Some(tls) = shared.tls.clone() else {
+                    return speak(stream, (peer, place, sent), router, &shared).await;
+                };
                 let hello = tokio::select! {
                     hello = place.in_turns(tls.accept(stream)) => hello,
                     () = tokio::time::sleep(header_timeout(&shared)) => return,
                     () = place.must_leave() => return,
                 };
                 match hello {
-                    Ok(stream) => speak(stream, peer, place, router, &shared).await,
+                    Ok(stream) => speak(stream, (peer, place, sent), router, &shared).await,
                     Err(error) => tracing::debug!(%error, from = %peer, "no TLS"),
                 }
             });
@@ -131,7 +135,7 @@ fn header_timeout(shared: &Shared) -> Duration {
     Duration::from_millis(shared.limits.header_timeout_ms)
 }
 
-async fn speak<T>(stream: T, peer: Peer, place: Arc<Place>, router: Router, shared: &Shared)
+async fn speak<T>(stream: T, (peer, place, sent): (Peer, Arc<Place>, Arc<Sent>), router: Router, shared: &Shared)
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -140,6 +144,7 @@ where
         of_request.asks();
         request.extensions_mut().insert(peer.clone());
         request.extensions_mut().insert(Arc::clone(&of_request));
+        request.extensions_mut().insert(Arc::clone(&sent));
         let mut router = router.clone();
         async move { router.call(request.map(Body::new)).await }
     });

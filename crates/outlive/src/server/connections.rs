@@ -20,6 +20,7 @@ use futures_util::task::AtomicWaker;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 
+use super::sent::Sent;
 use crate::settings::Limits;
 
 pub(crate) struct Connections {
@@ -264,18 +265,19 @@ impl Drop for Place {
     }
 }
 
-/// A connection that tells its place when it makes us wait.
+/// A connection that tells its place when it makes us wait, and what it carries when that is sent.
 pub(super) struct Heard<T> {
     line: T,
     place: Arc<Place>,
     told: bool,
     /// The turn in which a bite of a stranger was read.
     bitten_in: Option<u32>,
+    sent: Arc<Sent>,
 }
 
 impl<T> Heard<T> {
-    pub(super) fn new(line: T, place: Arc<Place>) -> Self {
-        Self { line, place, told: false, bitten_in: None }
+    pub(super) fn new(line: T, place: Arc<Place>, sent: Arc<Sent>) -> Self {
+        Self { line, place, told: false, bitten_in: None, sent }
     }
 
     fn tell<R>(&mut self, result: Poll<R>) -> Poll<R> {
@@ -334,6 +336,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Heard<T> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.line).poll_flush(context);
+        if matches!(flushed, Poll::Ready(Ok(()))) {
+            self.sent.flushed();
+        }
         self.tell(flushed)
     }
 
@@ -388,7 +393,7 @@ mod tests {
             let all = connections(10, 1);
             let place = all.enter().unwrap();
             let (line, _unread) = tokio::io::duplex(1);
-            let mut line = Heard::new(line, Arc::clone(&place));
+            let mut line = Heard::new(line, Arc::clone(&place), Arc::default());
             let never = tokio::time::timeout(Duration::ZERO, line.write_all(b"an answer"));
             assert!(never.await.is_err());
             all.enter().unwrap();

@@ -11,6 +11,7 @@ mod files;
 mod listeners;
 mod logging;
 mod memory;
+mod sent;
 mod tls;
 
 use std::io;
@@ -26,6 +27,7 @@ use tokio::sync::watch;
 
 pub(crate) use self::connections::Place;
 pub(crate) use self::listeners::{DialectAddress, Place as ListenAt, kept_as};
+pub(crate) use self::sent::Sent;
 pub(crate) use self::tls::Tls;
 use crate::access::Access;
 use crate::access::token;

@@ -18,6 +18,7 @@ const MEANT: &[(&str, &str, &str)] = &[
     ("get", "/metrics", "read"),
     ("get", "/v1/health", "read"),
     ("get", "/v1/dialects", "read"),
+    ("get", "/v1/machine", "read"),
     ("get", "/v1/events", "read"),
     ("get", "/v1/config", "read"),
     ("post", "/v1/config", "admin"),
@@ -75,6 +76,17 @@ struct Spoken {
 const DIALECTS: &[Spoken] = &[
     Spoken { name: "e2b", header: "x-access-token", routes: &[
         ("get", "/health", OPEN),
+        ("get", "/metrics", "read"),
+        ("get", "/envs", "read"),
+        ("post", "/init", "admin"),
+        ("post", "/process.Process/List", "read"),
+        ("post", "/process.Process/Connect", "read"),
+        ("post", "/process.Process/Start", "write"),
+        ("post", "/process.Process/Update", "write"),
+        ("post", "/process.Process/SendInput", "write"),
+        ("post", "/process.Process/StreamInput", "write"),
+        ("post", "/process.Process/CloseStdin", "write"),
+        ("post", "/process.Process/SendSignal", "write"),
     ] },
 ];
 
