@@ -40,6 +40,8 @@ pub struct Create {
     pub idempotency_key: Option<String>,
     /// Of what the caller asked for, where `spec` is something else.
     pub asked: Option<u64>,
+    /// The caller will read its output from the first byte on, however much that is by the time it begins.
+    pub reader_comes: bool,
 }
 
 impl Create {
@@ -141,6 +143,7 @@ impl Core {
         loop {
             let mut record = self.new_record(create.spec.clone());
             record.reserved = !create.start;
+            record.reader_comes = create.reader_comes;
             record.idempotency.clone_from(&idempotency);
             match self.services.table.reserve(&self.services, record, create.if_tag_exists)? {
                 Reserved::New(process) => {

@@ -135,6 +135,7 @@ impl Core {
         loop {
             let mut record = self.new_record(run.spec.clone());
             record.ephemeral = true;
+            record.reader_comes = true;
             // Whoever may get an id for it must find it again, also at the next server.
             record.detached = run.detach || run.yield_ms.is_some() || run.on_timeout == OnTimeout::Detach;
             record.idempotency = run.idempotency_key.as_ref().map(|key| Idempotency {

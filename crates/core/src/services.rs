@@ -79,6 +79,7 @@ impl Services {
             archived: None,
             ephemeral: false,
             detached: false,
+            reader_comes: false,
             announced: false,
             idempotency: None,
             size: None,

@@ -27,6 +27,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) spec: &'a Spec,
     /// Lives no longer than its request.
     pub(crate) is_brief: bool,
+    /// Somebody will read its output from the first byte on.
+    pub(crate) reader_comes: bool,
     pub(crate) size: Option<Size>,
     pub(crate) log_budget: u64,
     /// Where the log goes on if the holder has none.
@@ -80,6 +82,7 @@ impl Plan<'_> {
             memory_bytes: spec.limits.memory_bytes.unwrap_or(0),
             tree_processes: spec.limits.tree_processes.unwrap_or(0),
             wants_cgroup: !self.is_brief,
+            reader_comes: self.reader_comes,
             milli_cpus: spec.limits.cpus.map_or(0, |cpus| u64::from(cpus.milli)),
         })
     }

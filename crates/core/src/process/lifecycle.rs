@@ -113,7 +113,8 @@ impl Process {
                 Some(held) => {
                     inner.record.generation = held.held.generation;
                     inner.record.started_at_ms = Some(held.held.started_at_ms);
-                    inner.record.pid = Some(held.held.pid);
+                    // The holder knows of a start that nobody has written down.
+                    inner.record.pid = Some(held.held.last_pid).filter(|pid| *pid != 0).or(inner.record.pid);
                     // The ring is there, whatever the server before was about to do with it.
                     (inner.record.archived, inner.record.log_end, inner.record.log_dropped) = (None, None, false);
                     match Log::open(process.key, held.log, process.services.link.clone()) {

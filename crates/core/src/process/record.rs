@@ -44,6 +44,9 @@ pub(crate) struct Record {
     /// Whoever asked for the run may have gone away.
     #[serde(default)]
     pub(crate) detached: bool,
+    /// Whoever makes it will read its output from the first byte on. Means nothing later.
+    #[serde(skip)]
+    pub(crate) reader_comes: bool,
     /// The first event about it has been sent.
     #[serde(default)]
     pub(crate) announced: bool,

@@ -73,6 +73,7 @@ impl Process {
             spec: &record.spec,
             // What is started from a session's shell must be able to outlive it, and could not leave its cgroup.
             is_brief: !record.is_kept() || record.hidden,
+            reader_comes: record.reader_comes,
             size: record.size,
             log_budget: budget,
             log_end,

@@ -75,6 +75,9 @@ impl Holder {
                 Some(log) => log,
                 None => LogWriter::create(spawn.log_budget, reserve, spawn.log_beginning()).map_err(failed)?,
             };
+            if spawn.reader_comes {
+                log.expect_reader(epoch);
+            }
             self.processes.insert(key, Process::new(key, log));
         }
         let cgroup = if spawn.wants_cgroup || spawn.is_confined() { self.cgroup_for(key) } else { None };
@@ -143,6 +146,7 @@ impl Holder {
         // Not before: until its exec it shares our memory, and the kernel would change our own score with it.
         self.inherited.restore_oom_score(launching.launch.pid);
         process.pid = launching.launch.pid;
+        process.last_pid = process.pid;
         process.generation = launching.generation;
         process.started_at_ms = clock::wall_ms();
         process.time_limit_at = launching.time_limit_at;

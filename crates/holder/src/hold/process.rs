@@ -28,6 +28,8 @@ pub(super) struct Process {
     pub(super) generation: u32,
     /// 0 when there is no running command.
     pub(super) pid: i32,
+    /// The same, but stays when the command has ended: others may know it by nothing else.
+    pub(super) last_pid: i32,
     pub(super) started_at_ms: u64,
     pub(super) log: LogWriter,
     pub(super) streams: Vec<StreamEnd>,
@@ -68,6 +70,7 @@ impl Process {
             key,
             generation: 0,
             pid: 0,
+            last_pid: 0,
             started_at_ms: 0,
             log,
             streams: Vec::new(),
@@ -137,6 +140,7 @@ impl Process {
             kill_at: self.kill_at,
             detach_at: self.detach_at,
             time_limit_at: self.time_limit_at,
+            last_pid: self.last_pid as u32,
         }
     }
 }
@@ -278,7 +282,7 @@ impl Holder {
         Some(Spawned {
             request,
             key,
-            pid: process.pid as u32,
+            pid: process.last_pid as u32,
             started_at_ms: process.started_at_ms,
             has_input: process.input.is_some(),
         })

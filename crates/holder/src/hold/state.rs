@@ -82,6 +82,7 @@ wire_struct! {
         pub cause: u8,
         pub forget: bool,
         pub unmarked: Option<UnmarkedState>,
+        pub last_pid: i32,
     }
 }
 impl Item for ProcessState {}
@@ -267,6 +268,8 @@ impl Holder {
         let mut process = Process::new(state.key, LogWriter::adopt(take_fd(state.log)?)?);
         process.generation = state.generation;
         process.pid = state.pid;
+        // A holder of an older version did not keep it.
+        process.last_pid = state.last_pid.max(state.pid);
         process.started_at_ms = state.started_at_ms;
         process.input = if state.input >= 0 { Some(take_fd(state.input)?) } else { None };
         process.cgroup = (!state.cgroup.is_empty()).then(|| path_from(state.cgroup));
@@ -378,6 +381,7 @@ fn freeze_process(process: &Process, number: &mut impl FnMut(RawFd) -> RawFd) ->
             start_time: root.start_time,
             id: root.environ_id.clone().unwrap_or_default().into_bytes(),
         }),
+        last_pid: process.last_pid,
     }
 }
 

@@ -186,6 +186,15 @@ pub(super) fn take(map: &Map, token: Token, offset: u64, comes_back: bool, now: 
     Some(())
 }
 
+/// Puts a hold for a reader that is not there yet, as if it had been and had left.
+pub(super) fn expect(map: &Map, token: Token, offset: u64, now: u64) {
+    if take(map, token, offset, false, now).is_some()
+        && let Some(slot) = find(map, token)
+    {
+        slot.leave(token, now);
+    }
+}
+
 pub(super) fn find(map: &Map, token: Token) -> Option<Slot<'_>> {
     Slot::all(map).find(|slot| slot.load(TOKEN) == token.0)
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, fence};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 use super::CHUNK_BYTES;
-use super::hold::{self, Slot};
+use super::hold::{self, Slot, Token};
 use super::layout::{
     AT_BLOCKED, AT_BUDGET, AT_CAPACITY, AT_EXIT, AT_EXIT_OFFSET, AT_EXITED_AT, AT_GENERATION, AT_HEAD, AT_INPUT,
     AT_MAGIC, AT_MARK_SLOTS, AT_MARK_TAIL, AT_MARKS, AT_RESERVE, AT_STREAMS, AT_TAIL, AT_WAITING, Beginning, Cause,
@@ -265,6 +265,11 @@ impl LogWriter {
     /// How many descriptors may still write here. Raise it before one is recorded, lower it after its last byte.
     pub fn set_open_streams(&self, count: usize) {
         self.word(AT_STREAMS).store(count as u64 + 1, SeqCst);
+    }
+
+    /// Somebody of this server will read from here on, and is not there yet.
+    pub fn expect_reader(&self, epoch: u32) {
+        hold::expect(&self.map, Token::new(epoch, u32::MAX), self.head(), clock::boot_ms());
     }
 
     pub fn leave_holds_of(&self, epoch: u32) {

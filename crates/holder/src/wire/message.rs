@@ -117,6 +117,8 @@ wire_struct! {
         /// Hold the tree in a cgroup, where there are any. It costs as much as a short program takes; its mark finds a
         /// tree as well.
         pub wants_cgroup: bool,
+        /// Whoever asks will read from the first byte on: the program does not run away from them before they are there.
+        pub reader_comes: bool,
     }
 }
 
@@ -169,6 +171,7 @@ wire_struct! {
     pub struct Spawned {
         pub request: u32,
         pub key: u64,
+        /// Also when the command has ended by now.
         pub pid: u32,
         pub started_at_ms: u64,
         pub has_input: bool,
@@ -196,6 +199,8 @@ wire_struct! {
         pub kill_at: u64,
         pub detach_at: u64,
         pub time_limit_at: u64,
+        /// The pid that the command has or had.
+        pub last_pid: u32,
     }
 }
 
@@ -365,6 +370,7 @@ mod tests {
             tree_processes: 50,
             milli_cpus: 1500,
             wants_cgroup: true,
+            reader_comes: true,
         }
     }
 
@@ -392,7 +398,7 @@ mod tests {
 
     #[test]
     fn a_message_of_an_older_peer_lacks_its_last_fields() {
-        let bytes = resized(|bytes| bytes.truncate(bytes.len() - 65));
+        let bytes = resized(|bytes| bytes.truncate(bytes.len() - 66));
         let Some(ToHolder::Spawn(older)) = ToHolder::decode(&bytes) else { panic!("refused") };
         assert_eq!((older.log_budget, older.time_limit_at), (0, 0));
         assert_eq!(older.log_beginning(), Beginning::default());

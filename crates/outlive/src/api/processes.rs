@@ -65,6 +65,7 @@ pub(super) async fn create(
         if_tag_exists: how.if_tag_exists,
         idempotency_key: idempotency_key(&headers)?,
         asked: None,
+        reader_comes: false,
     };
     let (process, _) = app.core.create(create).await?;
     Ok(Json(process.info()))

@@ -7,7 +7,9 @@ use axum::response::Response;
 use futures_util::stream;
 use outlive_core::process::Process;
 
-use super::connect::{ClientStream, Envelopes, Failure, FailureCode, Reply, Unary, answer, append_end, append_message};
+use super::connect::{
+    ClientStream, Envelopes, Failure, FailureCode, Reply, Unary, answer, append_end, append_message, refuse_early,
+};
 use super::error::about;
 use super::message::{Empty, ProcessInput, ProcessSelector, SelectRequest, SendInputRequest, StreamInputRequest};
 use super::select;
@@ -42,13 +44,13 @@ pub(super) async fn stream(State(app): State<App>, call: ClientStream) -> Respon
             .await
             .unwrap_or_else(|_| Err(Failure::new(FailureCode::DeadlineExceeded, "the time of this call is over"))),
     };
-    let end = done.map(|()| {
-        let mut end = Vec::new();
-        append_message(codec, &Empty {}, &mut end);
-        append_end(None, &mut end);
-        stream::iter([end.into()])
-    });
-    answer(codec, end)
+    if let Err(failure) = done {
+        return refuse_early(codec, &failure, &mut envelopes).await;
+    }
+    let mut end = Vec::new();
+    append_message(codec, &Empty {}, &mut end);
+    append_end(None, &mut end);
+    answer(codec, Ok(stream::iter([end.into()])))
 }
 
 async fn write_all(app: &App, envelopes: &mut Envelopes) -> Result<(), Failure> {

@@ -52,6 +52,8 @@ fn describe(process: &Process) -> Option<ProcessInfo> {
     } else {
         (spec.command, spec.args)
     };
+    // What nobody asked for is not shown.
+    let cwd = spec.cwd.filter(|cwd| cwd != "~");
     let tag = spec.annotations.get(TAG).cloned().or(spec.tag);
-    Some(ProcessInfo { config: Some(ProcessConfig { cmd, args, envs, cwd: spec.cwd }), pid, tag })
+    Some(ProcessInfo { config: Some(ProcessConfig { cmd, args, envs, cwd }), pid, tag })
 }

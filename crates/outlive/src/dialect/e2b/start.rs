@@ -53,7 +53,7 @@ async fn begin(app: &App, headers: &HeaderMap, call: &ServerStream<StartRequest>
 }
 
 async fn create(app: &App, spec: Spec) -> Result<Arc<Process>, Error> {
-    let create = Create { spec, start: true, ..Create::default() };
+    let create = Create { spec, start: true, reader_comes: true, ..Create::default() };
     app.core.create(create).await.map(|(process, _)| process)
 }
 

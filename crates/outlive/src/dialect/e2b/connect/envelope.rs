@@ -73,6 +73,28 @@ impl Envelopes {
     }
 }
 
+/// Who is answered in the middle of sending would find the connection closed at the next call.
+const REST_BYTES: usize = 16 << 20;
+const REST_WITHIN: Duration = Duration::from_secs(2);
+
+impl Envelopes {
+    /// Reads what the client still sends and throws it away. False: it goes on for too long.
+    pub(super) async fn discard_rest(&mut self) -> bool {
+        let discard = async {
+            let mut left = REST_BYTES;
+            while let Some(frame) = self.body.frame().await {
+                let Ok(frame) = frame else { return false };
+                match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+                    Some(rest) => left = rest,
+                    None => return false,
+                }
+            }
+            true
+        };
+        tokio::time::timeout(REST_WITHIN, discard).await.unwrap_or(false)
+    }
+}
+
 /// Takes a whole envelope off the front, if there is one.
 fn take(rest: &mut BytesMut, largest: usize) -> Result<Option<(u8, Bytes)>, Failure> {
     let Some(&[flags, a, b, c, d]) = rest.first_chunk() else { return Ok(None) };

@@ -18,5 +18,5 @@ mod unary;
 pub(super) use self::codec::Codec;
 pub(super) use self::envelope::{Envelopes, append_end, append_message};
 pub(super) use self::failure::{Failure, FailureCode};
-pub(super) use self::stream::{ClientStream, ServerStream, answer};
+pub(super) use self::stream::{ClientStream, ServerStream, answer, refuse_early};
 pub(super) use self::unary::{Reply, Unary};

@@ -43,7 +43,10 @@ impl<M: Message> FromRequest<App> for ServerStream<M> {
         let keepalive = headers::keepalive(request.headers());
         let sent = request.extensions().get().cloned();
         let mut envelopes = envelopes(request, codec, app, Duration::from_millis(app.limits.body_timeout_ms));
-        let message = only(&mut envelopes).await.map_err(|failure| refuse(codec, &failure))?;
+        let message = match only(&mut envelopes).await {
+            Ok(message) => message,
+            Err(failure) => return Err(refuse_early(codec, &failure, &mut envelopes).await),
+        };
         Ok(Self { message, codec, timeout, keepalive, sent })
     }
 }
@@ -99,6 +102,15 @@ pub(in super::super) fn refuse(codec: Codec, failure: &Failure) -> Response {
     let mut end = Vec::new();
     append_end(Some(failure), &mut end);
     with_type(codec, end)
+}
+
+/// The same to a client that may still be sending.
+pub(in super::super) async fn refuse_early(codec: Codec, failure: &Failure, envelopes: &mut Envelopes) -> Response {
+    let mut response = refuse(codec, failure);
+    if !envelopes.discard_rest().await {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 fn with_type(codec: Codec, body: impl Into<Body>) -> Response {

@@ -1,0 +1,88 @@
+// The server dies in the middle, or is replaced.
+
+import assert from 'node:assert/strict';
+import { check } from '../../_shared/frame.mjs';
+import { eventually, numbers, printNumbers } from '../support.mjs';
+
+const LINES = 600;
+const counting = `i=0; while [ $i -lt ${LINES} ]; do echo line $i; i=$((i+1)); sleep 0.005; done`;
+const expected = [...Array(LINES).keys()].map((n) => `line ${n}\n`).join('');
+
+async function killServer(t) {
+  const { serverPid } = await t.native('GET', '/v1/health');
+  process.kill(serverPid, 'SIGKILL');
+  // A connection that was kept open breaks; the next one waits for the next server.
+  const look = () => t.native('GET', '/v1/health').catch(() => ({ serverPid }));
+  await eventually('another server', async () => (await look()).serverPid !== serverPid);
+}
+
+check('survival_kill_9_in_the_middle_loses_nothing', async (t) => {
+  const handle = await t.background(counting);
+  const sandbox = await t.sandbox();
+  let joined = '';
+  let current = handle;
+  for (let round = 0; round < 3; round += 1) {
+    const size = current.stdout.length;
+    await eventually('some more', () => current.stdout.length > size + 200);
+    const broken = current.wait().then(() => assert.fail('it ended well'), (error) => error);
+    await killServer(t);
+    await broken;
+    joined += current.stdout;
+    current = await sandbox.commands.connect(handle.pid, { timeoutMs: 0 });
+  }
+  const { stdout } = await current.wait();
+  assert.equal(joined + stdout, expected);
+});
+
+check('survival_the_next_server_knows_pid_tag_stdin_and_time_limit', async (t) => {
+  const stream = await t.stream('Start', t.start('/bin/sh', ['-c', 'read x; echo got $x; exec sleep 300'], { tag: 'lives-on' }), {
+    headers: { 'connect-timeout-ms': '8000' },
+  });
+  const { pid } = JSON.parse((await stream.envelopes.next()).value.payload).event.start;
+  t.pids.add(pid);
+  stream.abort();
+  await killServer(t);
+  const input = { process: { tag: 'lives-on' }, input: { stdin: Buffer.from('it\n').toString('base64') } };
+  assert.equal((await t.call('SendInput', input)).status, 200);
+  await t.untilPrinted(pid, 'got it');
+  const listed = (await t.call('List', {})).json.processes.find((process) => process.pid === pid);
+  assert.equal(listed.tag, 'lives-on');
+  await t.untilExited(pid);
+  assert.equal((await t.info(pid)).exitReason, 'timedOut');
+});
+
+check('survival_init_is_known_to_the_next_server', async (t) => {
+  const init = (envVars) => fetch(`${t.url}/init`, {
+    method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ envVars }),
+  });
+  t.atEnd.push(() => init({}));
+  assert.equal((await init({ KEPT: 'yes' })).status, 204);
+  await killServer(t);
+  assert.equal((await t.run('echo $KEPT')).stdout, 'yes\n');
+});
+
+// e2b-dev/E2B#921
+check('survival_an_upgrade_ends_streams_with_a_word', async (t) => {
+  const stream = await t.stream('Start', t.start('/bin/sh', ['-c', 'echo up; exec sleep 300']));
+  const { pid } = JSON.parse((await stream.envelopes.next()).value.payload).event.start;
+  t.pids.add(pid);
+  const rest = (async () => {
+    for await (const { flags, payload } of stream.envelopes) if (flags === 2) return JSON.parse(payload);
+    throw new Error('cut off');
+  })();
+  await t.untilPrinted(pid, 'up');
+  await t.native('POST', '/v1/upgrade', {});
+  assert.equal((await rest).error.code, 'unavailable');
+  assert.equal((await t.info(pid)).status, 'running');
+});
+
+check('survival_a_flood_is_exact_for_who_reads_to_the_end', async (t) => {
+  // The server dies while nobody is connected: the holder has recorded all of it.
+  const handle = await t.background(`head -n 1; ${printNumbers(5_000_000)}`, { stdin: true });
+  await handle.disconnect();
+  const sandbox = await t.sandbox();
+  await sandbox.commands.sendStdin(handle.pid, 'go\n');
+  await killServer(t);
+  const again = await sandbox.commands.connect(handle.pid, { timeoutMs: 0 });
+  assert.ok((await again.wait()).stdout === `go\n${numbers(5_000_000)}`);
+});

@@ -1,0 +1,230 @@
+"""The calls of the Python SDK, those above all that the JavaScript one does not have or makes otherwise."""
+
+import threading
+
+from e2b import (
+    AuthenticationException,
+    CommandExitException,
+    InvalidArgumentException,
+    NotFoundException,
+    PtySize,
+    TimeoutException,
+)
+
+from frame import ENVS, check, eventually
+
+
+def raised(kind, call, contains=""):
+    try:
+        value = call()
+    except kind as error:
+        assert contains in str(error), str(error)
+        return error
+    raise AssertionError(f"expected {kind.__name__}, got {value!r}")
+
+
+def numbers(length):
+    return "".join(f"{n}\n" for n in range(1, length))[:length]
+
+
+@check
+def is_running(t):
+    assert t.sandbox().is_running() is True
+    assert t.run("echo so").stdout == "so\n"
+
+
+@check
+def run_output_and_exit(t):
+    result = t.run("echo out; echo err >&2")
+    assert (result.stdout, result.stderr, result.exit_code, result.error) == ("out\n", "err\n", 0, None)
+    error = raised(CommandExitException, lambda: t.run("echo a; exit 3"))
+    assert (error.exit_code, error.stdout, error.error) == (3, "a\n", "exit status 3")
+
+
+@check
+def run_callbacks_see_both_streams(t):
+    out, err = [], []
+    t.run("echo 1; echo 2 >&2; echo 3", on_stdout=out.append, on_stderr=err.append)
+    assert ("".join(out), "".join(err)) == ("1\n3\n", "2\n")
+
+
+@check
+def end_by_signal(t):
+    error = raised(CommandExitException, lambda: t.run("kill -9 $$"))
+    assert (error.exit_code, error.error) == (-1, "signal: killed")
+
+
+@check
+def missing_command(t):
+    error = raised(CommandExitException, lambda: t.run("no-such-command-here"))
+    assert error.exit_code == 127 and "command not found" in error.stderr
+
+
+@check
+def bad_cwd_and_unknown_user(t):
+    raised(InvalidArgumentException, lambda: t.run("true", cwd="/no/such"), "cwd '/no/such' does not exist")
+    raised(AuthenticationException, lambda: t.run("true", user="nobody-here"), "invalid username")
+
+
+@check
+def output_of_20_mb_is_exact(t):
+    length = 20_000_000
+    result = t.run(f"seq 1 {length} 2>/dev/null | head -c {length}")
+    assert len(result.stdout) == length
+    assert result.stdout == numbers(length)
+
+
+@check
+def output_that_is_no_utf8_and_split_characters(t):
+    assert t.run(r"printf 'a\377b'").stdout == "a\ufffdb"
+    assert t.run(r"printf '\360\237'; sleep 0.2; printf '\230\200'").stdout == "😀"
+
+
+@check
+def stream_input_then_end_of_file(t):
+    handle = t.background("cat", stdin=True)
+
+    def parts():
+        yield "one\n"
+        # Goes on only when the first was acted on.
+        t.until_printed(handle.pid, "one")
+        yield b"\x00\n"
+
+    commands = t.sandbox().commands
+    commands.stream_input(handle.pid, parts())
+    commands.close_stdin(handle.pid)
+    assert handle.wait().stdout == "one\n\x00\n"
+
+
+@check
+def stream_input_of_a_megabyte(t):
+    handle = t.background("wc -c", stdin=True)
+    commands = t.sandbox().commands
+    commands.stream_input(handle.pid, (b"x" * 10_000 for _ in range(100)))
+    commands.close_stdin(handle.pid)
+    assert handle.wait().stdout == "1000000\n"
+
+
+@check
+def stream_input_to_nobody(t):
+    raised(NotFoundException, lambda: t.sandbox().commands.stream_input(999999, ["x"]))
+
+
+@check
+def send_stdin(t):
+    handle = t.background("head -n 1", stdin=True)
+    t.sandbox().commands.send_stdin(handle.pid, "äö\n")
+    assert handle.wait().stdout == "äö\n"
+
+
+@check
+def list_and_kill(t):
+    commands = t.sandbox().commands
+    handle = t.background("sleep 300", cwd="/usr", envs={"A": "b"})
+    found = next(one for one in commands.list() if one.pid == handle.pid)
+    assert (found.cmd, found.args, found.cwd) == ("/bin/bash", ["-l", "-c", "sleep 300"], "/usr")
+    assert found.envs == ENVS | {"A": "b"}
+    assert commands.kill(handle.pid) is True
+    error = raised(CommandExitException, handle.wait)
+    assert error.exit_code == -1
+    assert commands.kill(handle.pid) is False
+    assert all(one.pid != handle.pid for one in commands.list())
+
+
+@check
+def timeout_kills_the_tree(t):
+    mark = f"sleep 30{id(t) % 100_000}"
+    raised(TimeoutException, lambda: t.run(f"setsid {mark} & {mark}", timeout=1.5))
+    look = f"pgrep -fc -- '[s]{mark[1:]}' || true"
+    eventually("the end of all", lambda: t.native("POST", "/v1/processes/run", {"command": look, "shell": True})["stdout"] == "0\n")
+
+
+@check
+def reconnect_without_loss(t):
+    handle = t.background("echo before; head -n 1; seq 1 3000; echo after", stdin=True)
+    t.until_printed(handle.pid, "before")
+    seen = []
+    for out, _, _ in handle:
+        seen.append(out or "")
+        if "before" in "".join(seen):
+            break
+    handle.disconnect()
+    commands = t.sandbox().commands
+    commands.send_stdin(handle.pid, "go\n")
+    t.until_exited(handle.pid)
+    again = commands.connect(handle.pid).wait()
+    assert "".join(seen) + again.stdout == "before\ngo\n" + "".join(f"{n}\n" for n in range(1, 3001)) + "after\n"
+
+
+@check
+def connect_after_the_end(t):
+    handle = t.background("echo gone; exit 4")
+    handle.disconnect()
+    t.until_exited(handle.pid)
+    error = raised(CommandExitException, lambda: t.sandbox().commands.connect(handle.pid).wait())
+    assert error.exit_code == 4
+    raised(NotFoundException, lambda: t.sandbox().commands.connect(999999), "process with pid 999999 not found")
+
+
+@check
+def idle_handle_delays_nobody(t):
+    """A handle of the synchronous SDK reads only while it is waited for: kept, it is a stalled reader."""
+    idle = t.background("head -n 1; seq 1 3000000; echo all", stdin=True)
+    commands = t.sandbox().commands
+    other = commands.connect(idle.pid, timeout=0)
+    commands.send_stdin(idle.pid, "go\n")
+    assert other.wait().stdout.endswith("3000000\nall\n")
+    assert t.run("echo on").stdout == "on\n"
+
+
+@check
+def terminal_size_input_resize_and_exit(t):
+    pty = t.sandbox().pty
+    handle = pty.create(PtySize(rows=30, cols=90), envs=ENVS | {"PS1": ""}, timeout=0)
+    t.pids.add(handle.pid)
+    pty.send_stdin(handle.pid, b"stty size; echo re''ady\n")
+    t.until_printed(handle.pid, "30 90[\\s\\S]*ready")
+    pty.resize(handle.pid, PtySize(rows=41, cols=101))
+    pty.send_stdin(handle.pid, b"stty size; exit 5\n")
+    seen = []
+    error = raised(CommandExitException, lambda: handle.wait(on_pty=seen.append))
+    assert error.exit_code == 5
+    assert b"30 90\r\n" in b"".join(seen) and b"41 101\r\n" in b"".join(seen)
+
+
+@check
+def terminal_stream_input_and_reconnect(t):
+    pty = t.sandbox().pty
+    handle = pty.create(PtySize(rows=24, cols=80), envs=ENVS | {"PS1": ""}, timeout=0)
+    t.pids.add(handle.pid)
+    handle.disconnect()
+    pty.stream_input(handle.pid, [b"echo strea''med\n", b"exit\n"])
+    t.until_exited(handle.pid)
+    seen = []
+    pty.connect(handle.pid).wait(on_pty=seen.append)
+    assert b"streamed\r\n" in b"".join(seen)
+    assert pty.kill(handle.pid) is False
+
+
+@check
+def sixteen_threads_at_once(t):
+    results = {}
+
+    def work(n):
+        results[n] = t.run(f"echo {n}; seq 1 20000; exit 0").stdout
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expected = "".join(f"{n}\n" for n in range(1, 20_001))
+    assert all(results[n] == f"{n}\n{expected}" for n in range(16))
+
+
+@check
+def many_calls_on_one_connection(t):
+    commands = t.sandbox().commands
+    for n in range(30):
+        assert commands.run(f"echo {n}", envs=ENVS).stdout == f"{n}\n"
+        assert isinstance(commands.list(), list)

@@ -1,0 +1,268 @@
+// What checks work with: the SDK's sandbox, the raw protocol, outlive's own API, and facts to wait for.
+
+import assert from 'node:assert/strict';
+import http from 'node:http';
+import { Sandbox } from 'e2b';
+
+/** Longer than anything should take, even on a busy machine. */
+const PATIENCE_MS = 20_000;
+/** Every command is a login shell: without a HOME of its own it would run the profile of whoever started the server. */
+export const HOME = '/tmp';
+
+export class Context {
+  constructor(base) {
+    this.base = base;
+    this.url = `${base}/e2b`;
+    this.atEnd = [];
+    this.pids = new Set();
+  }
+
+  async cleanUp() {
+    for (const pid of this.pids) await settle(() => this.call('SendSignal', { process: { pid }, signal: 9 }));
+    for (const step of this.atEnd.reverse()) await settle(step);
+  }
+
+  // ---- the SDK
+
+  /** Without a control plane, as its debug mode is. */
+  async sandbox(url = this.url) {
+    return Sandbox.connect('any-id', { debug: true, sandboxUrl: url });
+  }
+
+  async run(command, options = {}) {
+    const sandbox = await this.sandbox();
+    return sandbox.commands.run(command, { ...options, envs: { HOME, ...options.envs } });
+  }
+
+  async background(command, options = {}) {
+    const handle = await this.run(command, { timeoutMs: 0, ...options, background: true });
+    this.pids.add(handle.pid);
+    return handle;
+  }
+
+  async terminal(options = {}) {
+    const sandbox = await this.sandbox();
+    const seen = new Bytes();
+    const handle = await sandbox.pty.create({
+      cols: 80,
+      rows: 24,
+      timeoutMs: 0,
+      ...options,
+      envs: { HOME, PS1: '', ...options.envs },
+      onData: (data) => seen.push(data),
+    });
+    this.pids.add(handle.pid);
+    const type = (text) => sandbox.pty.sendInput(handle.pid, Buffer.from(text));
+    return { sandbox, handle, seen, type };
+  }
+
+  // ---- the raw protocol, where the SDK has no call
+
+  async call(method, message, { headers = {}, codec = 'json', url = this.url } = {}) {
+    const response = await fetch(`${url}/process.Process/${method}`, {
+      method: 'POST',
+      headers: { 'content-type': `application/${codec}`, 'connect-protocol-version': '1', ...headers },
+      body: codec === 'json' && !(message instanceof Uint8Array) ? JSON.stringify(message) : message,
+    });
+    const bytes = Buffer.from(await response.arrayBuffer());
+    let json;
+    try {
+      json = JSON.parse(bytes.toString());
+    } catch {
+      json = undefined;
+    }
+    return { status: response.status, type: response.headers.get('content-type'), headers: response.headers, bytes, json };
+  }
+
+  /** Opens a stream; its envelopes come as an async iterator, `abort` hangs up. */
+  async stream(method, messages, { headers = {}, codec = 'json', url = this.url, body } = {}) {
+    const sent = body ?? Buffer.concat([].concat(messages).map((message) => envelope(0, encode(message))));
+    const { response, request } = await post(`${url}/process.Process/${method}`, sent, {
+      'content-type': `application/connect+${codec}`,
+      'connect-protocol-version': '1',
+      ...headers,
+    });
+    this.atEnd.push(() => request.destroy());
+    return {
+      status: response.statusCode,
+      headers: response.headers,
+      envelopes: envelopes(response),
+      response,
+      abort: () => request.destroy(),
+    };
+  }
+
+  /** All envelopes of a stream that ends by itself: its events, and how it ended. */
+  async whole(method, messages, options) {
+    const stream = await this.stream(method, messages, options);
+    assert.equal(stream.status, 200, 'streams answer 200, whatever happens');
+    const events = [];
+    for await (const { flags, payload } of stream.envelopes) {
+      const json = JSON.parse(payload.toString());
+      if (flags === 2) return { events, end: json, headers: stream.headers };
+      assert.equal(flags, 0);
+      events.push(json.event);
+    }
+    throw new Error('the stream ended without an end envelope');
+  }
+
+  start(cmd, args = [], more = {}) {
+    const { tag, pty, stdin, ...config } = more;
+    return { process: { cmd, args, envs: { HOME }, ...config }, tag, pty, stdin };
+  }
+
+  // ---- outlive's own API
+
+  async native(method, path, body) {
+    const response = await fetch(`${this.base}${path}`, {
+      method,
+      headers: body === undefined ? {} : { 'content-type': 'application/json' },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+    const text = await response.text();
+    assert.ok(response.ok, `${method} ${path}: ${response.status} ${text.slice(0, 200)}`);
+    return text === '' ? undefined : JSON.parse(text);
+  }
+
+  info(pid) {
+    return this.native('GET', `/v1/processes/pid:${pid}`);
+  }
+
+  async nativeOutput(pid) {
+    const response = await fetch(`${this.base}/v1/processes/pid:${pid}/output`);
+    assert.equal(response.status, 200);
+    return Buffer.from(await response.arrayBuffer());
+  }
+
+  /** Waits until the output matches, by the server's own wait. */
+  async untilPrinted(pid, pattern) {
+    const wait = { for: 'output', pattern, timeoutMs: PATIENCE_MS, from: 0 };
+    const { outcome } = await this.native('POST', `/v1/processes/pid:${pid}/wait`, wait);
+    assert.equal(outcome, 'matched', `${pattern} in the output`);
+  }
+
+  async untilExited(pid) {
+    const { outcome } = await this.native('POST', `/v1/processes/pid:${pid}/wait`, { timeoutMs: PATIENCE_MS });
+    assert.equal(outcome, 'exited');
+  }
+
+  /** How many processes of this machine have this in their command line. */
+  async living(mark) {
+    // Split, so that the look does not find itself.
+    const [head, tail] = [mark.slice(0, 3), mark.slice(3)];
+    const line = `pgrep -fc -- ${head}"${tail}" || true`;
+    const { stdout } = await this.native('POST', '/v1/processes/run', { command: line, shell: true });
+    return Number(stdout);
+  }
+}
+
+// ---- envelopes
+
+const encode = (message) => (Buffer.isBuffer(message) ? message : Buffer.from(JSON.stringify(message)));
+
+export function envelope(flags, payload) {
+  const head = Buffer.alloc(5);
+  head.writeUInt8(flags, 0);
+  head.writeUInt32BE(payload.length, 1);
+  return Buffer.concat([head, payload]);
+}
+
+export async function* envelopes(readable) {
+  let rest = Buffer.alloc(0);
+  for await (const chunk of readable) {
+    rest = Buffer.concat([rest, chunk]);
+    while (rest.length >= 5 && rest.length >= 5 + rest.readUInt32BE(1)) {
+      const length = rest.readUInt32BE(1);
+      yield { flags: rest.readUInt8(0), payload: rest.subarray(5, 5 + length) };
+      rest = rest.subarray(5 + length);
+    }
+  }
+  assert.equal(rest.length, 0, 'an envelope was cut off');
+}
+
+/** node's own client: unlike fetch it reads only when it is asked to. `write` sends more before the end. */
+export function post(url, body, headers, { write } = {}) {
+  return new Promise((resolve, reject) => {
+    const request = http.request(url, { method: 'POST', headers, agent: false }, (response) => resolve({ response, request }));
+    request.on('error', reject);
+    if (write) write(request).then(() => request.end(), reject);
+    else request.end(body);
+  });
+}
+
+export const data = (events, stream = 'stdout') =>
+  Buffer.concat(events.filter((event) => event.data?.[stream]).map((event) => Buffer.from(event.data[stream], 'base64')));
+
+// ---- facts
+
+export async function eventually(what, look) {
+  const until = Date.now() + PATIENCE_MS;
+  for (;;) {
+    const found = await look();
+    if (found) return found;
+    if (Date.now() > until) throw new Error(`never came: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+/** Bytes that come in, and a wait for a text in them. */
+export class Bytes {
+  constructor() {
+    this.all = Buffer.alloc(0);
+    this.waiting = [];
+  }
+
+  push(chunk) {
+    this.all = Buffer.concat([this.all, chunk]);
+    this.waiting = this.waiting.filter((look) => !look());
+  }
+
+  text() {
+    return this.all.toString('latin1');
+  }
+
+  until(text) {
+    return within(PATIENCE_MS, `${JSON.stringify(text)} in ${JSON.stringify(this.text().slice(-200))}`, new Promise((resolve) => {
+      const look = () => this.text().includes(text) && (resolve(), true);
+      if (!look()) this.waiting.push(look);
+    }));
+  }
+}
+
+export function within(ms, what, promise) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`not within ${ms} ms: ${what}`)), ms);
+  });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
+/** The error that a promise must end with. */
+export async function refused(promise, name, pattern = /./) {
+  const error = await promise.then(
+    (value) => assert.fail(`expected ${name}, got ${JSON.stringify(value)?.slice(0, 200)}`),
+    (reason) => reason,
+  );
+  assert.equal(error.name, name, error.message);
+  assert.match(error.message, pattern);
+  return error;
+}
+
+export const mark = () => `mark${Math.random().toString(36).slice(2)}`;
+
+/** Shell text that prints the first `length` bytes of the natural numbers, one a line; and the same bytes. */
+export const printNumbers = (length) => `seq 1 ${length} 2>/dev/null | head -c ${length}`;
+
+export function numbers(length) {
+  const bytes = Buffer.alloc(length);
+  for (let n = 1, at = 0; at < length; n += 1) at += bytes.write(`${n}\n`, at, 'latin1');
+  return bytes;
+}
+
+async function settle(step) {
+  try {
+    await step();
+  } catch {
+    // Nothing depends on it.
+  }
+}
