@@ -327,4 +327,24 @@ mod tests {
         rustix::io::pwrite(&file, &MAGIC.to_le_bytes(), AT_MAGIC as u64).unwrap();
         assert_eq!(read_sizes(file.as_fd()).unwrap_err().kind(), io::ErrorKind::InvalidData);
     }
+
+    #[test]
+    fn a_program_does_not_run_away_from_a_reader_that_is_expected() {
+        let budget = 64 * 1024;
+        let log = LogWriter::create(budget, 0, Beginning::default()).unwrap();
+        log.expect_reader(7);
+        let reader = super::super::LogReader::open(log.file().try_clone_to_owned().unwrap()).unwrap();
+        let (out, program) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).unwrap();
+        loop {
+            while rustix::io::write(&program, &[b'x'; 4096]).is_ok() {}
+            if log.record(out.as_fd(), Stream::Stdout) == Recorded::Blocked {
+                break;
+            }
+        }
+        assert_eq!(reader.tail(), 0, "nothing of it is gone");
+        assert!(log.head() >= budget, "and it was not stopped early");
+        // The reader comes and takes the place that was kept for it.
+        assert_eq!(reader.take_hold(Token::new(7, 1), 0, true), Some(true), "the writer has to be resumed");
+        assert_eq!(Slot::all(&log.map).filter(|slot| slot.held().is_some()).count(), 1);
+    }
 }

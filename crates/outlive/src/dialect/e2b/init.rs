@@ -35,7 +35,7 @@ pub(super) struct Defaults {
     pub(super) user: Option<String>,
     pub(super) workdir: Option<String>,
     /// Of the latest `/init`, in nanoseconds since 1970.
-    at: Option<i128>,
+    pub(super) at: Option<i128>,
 }
 
 impl Defaults {
