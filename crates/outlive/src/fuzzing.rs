@@ -39,6 +39,11 @@ pub(crate) fn request(data: &[u8]) -> Option<Parts> {
     Some(parts)
 }
 
+/// Messages of the E2B dialect, and the envelopes they come in.
+pub fn e2b_messages(data: &[u8]) {
+    crate::dialect::fuzz_e2b_messages(data);
+}
+
 const HOST: &str = "box.example";
 const HOST_WITH_PORT: &str = "fixed.example:81";
 const ORIGIN: &str = "https://app.example";

@@ -17,6 +17,8 @@ mod routes;
 
 use axum::Router;
 
+#[cfg(fuzzing)]
+pub(crate) use self::e2b::fuzzing::messages as fuzz_e2b_messages;
 pub(crate) use self::routes::{Route, Routes};
 use crate::api::App;
 use crate::front::Front;

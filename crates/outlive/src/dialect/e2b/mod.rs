@@ -9,6 +9,8 @@ mod connect;
 mod control;
 mod end;
 mod error;
+#[cfg(fuzzing)]
+pub(super) mod fuzzing;
 mod init;
 mod input;
 mod json;

@@ -71,7 +71,7 @@ fn user(headers: &HeaderMap) -> Option<String> {
     (!user.is_empty()).then_some(user)
 }
 
-fn spec(
+pub(super) fn spec(
     request: &StartRequest,
     user: Option<String>,
     defaults: &Defaults,

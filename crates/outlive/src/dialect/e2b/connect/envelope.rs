@@ -46,7 +46,7 @@ pub(in super::super) struct Envelopes {
 }
 
 impl Envelopes {
-    pub(super) fn new(body: Body, codec: Codec, largest: usize, patience: Duration) -> Self {
+    pub(in super::super) fn new(body: Body, codec: Codec, largest: usize, patience: Duration) -> Self {
         Self { body, codec, rest: BytesMut::new(), largest, patience }
     }
 
