@@ -4,9 +4,9 @@ import assert from 'node:assert/strict';
 import { check } from '../../_shared/frame.mjs';
 import { data, eventually, refused } from '../support.mjs';
 
-const LINES = 400;
-const counting = `i=0; while [ $i -lt ${LINES} ]; do echo line $i; i=$((i+1)); sleep 0.005; done`;
-const expected = [...Array(LINES).keys()].map((n) => `line ${n}\n`).join('');
+// Prints as many lines as it is told to, so that a check knows when there is nothing on its way.
+const obedient = 'n=0; while read count; do i=0; while [ $i -lt $count ]; do echo line $n; n=$((n+1)); i=$((i+1)); done; done';
+const lines = (count) => [...Array(count).keys()].map((n) => `line ${n}\n`).join('');
 
 // e2b-dev/infra#2639
 check('reconnect_gets_exactly_what_was_missed', async (t) => {
@@ -23,19 +23,25 @@ check('reconnect_gets_exactly_what_was_missed', async (t) => {
 });
 
 check('reconnect_many_times_joins_without_loss_or_repeat', async (t) => {
-  const handle = await t.background(counting);
+  const handle = await t.background(obedient, { stdin: true });
   const sandbox = await t.sandbox();
   let joined = '';
   let current = handle;
-  for (let round = 0; round < 8; round += 1) {
-    const size = current.stdout.length;
-    await eventually('some more', () => current.stdout.length > size + 40);
+  let total = 0;
+  for (let round = 1; round <= 10; round += 1) {
+    await sandbox.commands.sendStdin(handle.pid, '7\n');
+    total += 7;
+    await eventually('what was printed', () => joined + current.stdout === lines(total));
     await current.disconnect();
     joined += current.stdout;
+    await sandbox.commands.sendStdin(handle.pid, `${round * 100}\n`);
+    total += round * 100;
+    if (round % 2 === 0) await t.untilPrinted(handle.pid, `line ${total - 1}\n`);
     current = await sandbox.commands.connect(handle.pid, { timeoutMs: 0 });
   }
+  await current.closeStdin();
   const { stdout } = await current.wait();
-  assert.equal(joined + stdout, expected);
+  assert.equal(joined + stdout, lines(total));
 });
 
 // There it can be found for 30 s, without its output.
@@ -79,6 +85,26 @@ check('connect_beside_another_gets_what_comes_from_now_on', async (t) => {
   await handle.sendStdin('in\n');
   assert.equal((await handle.wait()).stdout, 'old\nin\nnew\n');
   assert.equal((await second.wait()).stdout, 'in\nnew\n');
+});
+
+// What is kept moves on all the time.
+check('connect_to_a_flood_begins_at_what_is_kept', async (t) => {
+  const handle = await t.background('exec yes 0123456789');
+  await handle.disconnect();
+  await eventually('more than is kept', async () => (await t.info(handle.pid)).outputStart > 0);
+  for (let round = 0; round < 5; round += 1) {
+    const stream = await t.stream('Connect', { process: { pid: handle.pid } });
+    let seen = Buffer.alloc(0);
+    for await (const { flags, payload } of stream.envelopes) {
+      assert.equal(flags, 0, payload.toString());
+      seen = Buffer.concat([seen, data([JSON.parse(payload).event])]);
+      if (seen.length > 1_000_000) break;
+    }
+    stream.abort();
+    const whole = Buffer.from('0123456789\n'.repeat(seen.length / 11 + 2));
+    const phase = Number(stream.headers['x-outlive-offset']) % 11;
+    assert.ok(seen.equals(whole.subarray(phase, phase + seen.length)), 'every byte from the offset that was told');
+  }
 });
 
 check('output_that_nobody_could_keep_is_told_by_a_header', async (t) => {

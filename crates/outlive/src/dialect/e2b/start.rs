@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::Response;
-use outlive_core::log::Start;
+use outlive_core::log::{Cursor, Flow, Start, StreamFilter};
 use outlive_core::process::{EnvMode, Process, Pty, Spec, StdinMode};
 use outlive_core::{Create, Error};
 
@@ -30,8 +30,9 @@ pub(super) async fn start(
     let codec = call.codec;
     let begun = begin(&app, &headers, &call).await;
     let events = begun.and_then(|process| {
-        let watched = Watched { process, from: Start::At(0), life: call.timeout };
-        watch(app, watched, &peer, &call)
+        // From the very first byte: the holder keeps it for whoever asks for the start.
+        let cursor = Cursor::new(process.log()?, Start::At(0), Flow::Lossless, StreamFilter::All);
+        watch(app, Watched { process, cursor, life: call.timeout }, &peer, &call)
     });
     answer(codec, events)
 }

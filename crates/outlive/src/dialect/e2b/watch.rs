@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::Response;
 use futures_util::{Stream, stream};
 use outlive_core::attach::{Attachment, Role};
-use outlive_core::log::{Cause, Cursor, Exit, Flow, Item, Start, Stream as LogStream, StreamFilter};
+use outlive_core::log::{Cause, Cursor, Exit, Flow, Item, Log, Start, Stream as LogStream, StreamFilter};
 use outlive_core::process::Process;
 use tokio::time::Instant;
 
@@ -30,6 +30,19 @@ const EVENT_BYTES: usize = 32 * 1024;
 /// As many events as are there go out in one piece, up to this.
 const PIECE_BYTES: usize = 64 * 1024;
 
+/// A cursor at `asked`, or at the oldest byte that is still there. It holds what it will read, also of a program that prints
+/// without end.
+fn open(log: &Arc<Log>, asked: u64) -> Cursor {
+    let at = |start| Cursor::new(Arc::clone(log), start, Flow::Lossless, StreamFilter::All);
+    let cursor = at(Start::At(asked));
+    // The hold first, then the look: what is there now stays there.
+    if log.tail() <= asked {
+        return cursor;
+    }
+    cursor.close();
+    at(Start::Oldest)
+}
+
 /// By which a client that can say so asks for output from an offset on.
 const FROM: &str = "outlive-from";
 /// What the answer to it tells: the offset of its first byte, and what was asked for but is gone.
@@ -45,12 +58,16 @@ pub(super) async fn connect(
     let codec = call.codec;
     let begun = begin(&app, &headers, &call).await;
     let mut told = HeaderMap::new();
-    let events = begun.and_then(|(process, from, gap)| {
+    let events = begun.and_then(|(process, asked, cursor)| {
+        let from = cursor.offset();
         told.insert(OFFSET, HeaderValue::from(from));
-        if let Some(gap) = gap {
+        // Nobody was there for so long that the oldest of it is gone.
+        if asked < from
+            && let Ok(gap) = HeaderValue::from_str(&format!("{asked}-{from}"))
+        {
             told.insert(GAP, gap);
         }
-        watch(app, Watched { process, from: Start::At(from), life: None }, &peer, &call)
+        watch(app, Watched { process, cursor, life: None }, &peer, &call)
     });
     let mut response = answer(codec, events);
     response.headers_mut().extend(told);
@@ -61,7 +78,7 @@ async fn begin(
     app: &App,
     headers: &HeaderMap,
     call: &ServerStream<SelectRequest>,
-) -> Result<(Arc<Process>, u64, Option<HeaderValue>), Failure> {
+) -> Result<(Arc<Process>, u64, Cursor), Failure> {
     let (process, _) = select::find(app, call.message.process.clone())?;
     let log = process.started_log().await?;
     let asked = match headers.get(FROM) {
@@ -71,16 +88,14 @@ async fn begin(
             offset.ok_or_else(|| Failure::invalid(format!("{FROM}: expected an offset up to {}", log.head())))?
         }
     };
-    // Nobody was there for so long that the oldest of it is gone.
-    let from = asked.max(log.tail());
-    let gap = (asked < from).then(|| HeaderValue::from_str(&format!("{asked}-{from}")).ok()).flatten();
-    Ok((process, from, gap))
+    let cursor = open(&log, asked);
+    Ok((process, asked, cursor))
 }
 
 /// What is to be watched.
 pub(super) struct Watched {
     pub(super) process: Arc<Process>,
-    pub(super) from: Start,
+    pub(super) cursor: Cursor,
     /// The time limit of the process, for the one who set it: at its end the call ends with that as the reason.
     pub(super) life: Option<Duration>,
 }
@@ -91,13 +106,12 @@ pub(super) fn watch<M>(
     peer: &Peer,
     call: &ServerStream<M>,
 ) -> Result<impl Stream<Item = Bytes> + use<M>, Failure> {
-    let Watched { process, from, life } = watched;
-    let log = process.log()?;
+    let Watched { process, cursor, life } = watched;
     let attachment = process.attach(Role::Viewer, Some(peer.to_string()), None)?;
     app.metrics.attached();
     let pid = process.last_pid().unwrap_or_default();
     let watching = Watching {
-        cursor: Some(Cursor::new(log, from, Flow::Lossless, StreamFilter::All)),
+        cursor: Some(cursor),
         app,
         process,
         _attachment: attachment,
@@ -228,7 +242,7 @@ impl Watching {
         }
     }
 
-    fn given_out(&self, log: &Arc<outlive_core::log::Log>, offset: u64) {
+    fn given_out(&self, log: &Arc<Log>, offset: u64) {
         match &self.sent {
             Some(sent) => sent.raises(log, offset),
             None => log.raise_resume_offset(offset),
