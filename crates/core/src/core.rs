@@ -184,7 +184,7 @@ impl Core {
 
     /// The newest process with this annotation; one that has ended only if none else has it.
     pub fn find_annotated(&self, name: &str, value: &str) -> Option<Arc<Process>> {
-        let found = self.services.table.all().into_iter().filter(|process| process.is_annotated(name, value));
+        let found = self.list(true).into_iter().filter(|process| process.is_annotated(name, value));
         found.max_by_key(|process| (!process.is_over(), process.id().to_owned()))
     }
 

@@ -93,7 +93,9 @@ fn variables(spec: &Spec, user: Option<&User>) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut all = match spec.env_mode {
         EnvMode::Merge => inherited().all.clone(),
         EnvMode::Replace => BTreeMap::new(),
-        EnvMode::Fresh => inherited().all.get_key_value(PATH).into_iter().map(|(a, b)| (a.clone(), b.clone())).collect(),
+        EnvMode::Fresh => {
+            inherited().all.get_key_value(PATH).into_iter().map(|(a, b)| (a.clone(), b.clone())).collect()
+        }
     };
     if let Some(user) = user {
         for (name, value) in user.variables() {

@@ -84,12 +84,7 @@ async fn around(front: Front, app: App, request: Request, next: Next) -> Respons
 }
 
 /// Counts answers and keeps a line about each in the log.
-async fn count(
-    front: Front,
-    app: &App,
-    request: Request,
-    next: impl AsyncFnOnce(Request) -> Response,
-) -> Response {
+async fn count(front: Front, app: &App, request: Request, next: impl AsyncFnOnce(Request) -> Response) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let response = next(request).await;
     let code = response.extensions().get::<Code>().map(|code| code.0);

@@ -49,11 +49,12 @@ impl From<Error> for Failure {
             (_, "no_stdin" | "stdin_closed") => {
                 (FailureCode::FailedPrecondition, "error writing to stdin: stdin not enabled or closed".to_owned())
             }
-            (_, "process_limit" | "too_many_attachments") => (FailureCode::ResourceExhausted, text),
-            (Error::Conflict { .. }, _) => (FailureCode::FailedPrecondition, text),
-            (Error::Exhausted { .. } | Error::InputTooLarge { .. } | Error::InputNotRead { .. }, _) => {
-                (FailureCode::ResourceExhausted, text)
-            }
+            (_, "process_limit" | "too_many_attachments")
+            | (
+                Error::Exhausted { .. } | Error::Busy { .. } | Error::InputTooLarge { .. } | Error::InputNotRead { .. },
+                _,
+            ) => (FailureCode::ResourceExhausted, text),
+            (Error::Conflict { .. } | Error::Over { .. }, _) => (FailureCode::FailedPrecondition, text),
             (Error::Gone { .. } | Error::LogDropped, _) => (FailureCode::DataLoss, text),
             (Error::Unavailable { .. }, _) => (FailureCode::Unavailable, text),
         };
