@@ -25,7 +25,7 @@ const STATIC: &str = "-C target-feature=+crt-static -C relocation-model=static";
 /// Builds, copies to `dist/outlive` and says what came out.
 pub(crate) fn build(repo: &Repo) -> Result<PathBuf> {
     let triple = host_triple(repo)?;
-    let mut cargo = repo.cargo(["build", "--release", "--package", "outlive", "--target", &triple]);
+    let mut cargo = repo.cargo(["build", "--profile", "dist", "--package", "outlive", "--target", &triple]);
     // By target, so that build scripts and procedural macros, which run on the host, stay dynamic.
     // The general variables would win over it.
     cargo.env(rustflags_variable(&triple), STATIC);
@@ -36,7 +36,7 @@ pub(crate) fn build(repo: &Repo) -> Result<PathBuf> {
     fs::create_dir_all(repo.path("dist"))?;
     // Renamed into place, because an older one may be running.
     let fresh = repo.path("dist/outlive.new");
-    fs::copy(repo.target(&triple).join("release/outlive"), &fresh)?;
+    fs::copy(repo.target(&triple).join("dist/outlive"), &fresh)?;
     fs::rename(&fresh, &binary)?;
     println!("dist/outlive: {}, {}", size(&binary)?, hash(repo));
     Ok(binary)

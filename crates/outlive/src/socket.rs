@@ -194,6 +194,45 @@ impl Asked {
     }
 }
 
+/// In the midst of a flood, a moment of rest gathers what would come in hundreds of small pieces. The first bytes after
+/// silence, and what a person types, never wait.
+struct Flood {
+    since: Instant,
+    from: u64,
+    is_on: bool,
+}
+
+impl Flood {
+    /// How long a look at the rate takes.
+    const LOOK: Duration = Duration::from_millis(10);
+    /// After as long, what was before says nothing.
+    const SILENCE: Duration = Duration::from_millis(50);
+    /// What makes a flood of it in that time.
+    const BYTES: u64 = 128 << 10;
+    const REST: Duration = Duration::from_millis(1);
+    /// A smaller log would be full before the rest is over, and the program would wait.
+    const LEAST_WINDOW: u64 = 1 << 20;
+
+    fn new(offset: u64) -> Self {
+        Self { since: Instant::now(), from: offset, is_on: false }
+    }
+
+    /// How long to wait before what comes next is taken.
+    fn rest(&mut self, cursor: &Cursor) -> Option<Duration> {
+        self.look(cursor.offset(), self.since.elapsed());
+        (self.is_on && cursor.log().window() >= Self::LEAST_WINDOW).then_some(Self::REST)
+    }
+
+    fn look(&mut self, offset: u64, passed: Duration) {
+        if passed < Self::LOOK {
+            return;
+        }
+        let bytes = offset.saturating_sub(self.from);
+        let is_on = passed < Self::SILENCE && bytes >= Self::BYTES;
+        *self = Self { since: Instant::now(), from: offset, is_on };
+    }
+}
+
 struct Writer<'a, S> {
     app: &'a App,
     process: &'a Arc<Process>,
@@ -216,6 +255,7 @@ impl<S: Speech> Writer<'_, S> {
             self.send(ready).await?;
         }
         let mut size = self.process.size();
+        let mut flood = Flood::new(cursor.offset());
         // Three tries before the peer is taken for dead.
         let ping_every = Duration::from_millis(self.app.limits.socket_timeout_ms / 3);
         let mut ping = tokio::time::interval(ping_every);
@@ -223,8 +263,12 @@ impl<S: Speech> Writer<'_, S> {
         loop {
             // What can be sent at once is gathered; what is gathered goes out before we sleep.
             // Only so much at a time: under a flood, pings and the end of things must have their turn too.
+            let mut is_drained = false;
             for _ in 0..MOST_GATHERED {
-                let Some(item) = cursor.try_next(FRAME_BYTES) else { break };
+                let Some(item) = cursor.try_next(FRAME_BYTES) else {
+                    is_drained = true;
+                    break;
+                };
                 outlive_core::hooks::reach("mid_write");
                 if let Some(ended) = self.give(item).await? {
                     return Ok(ended);
@@ -242,8 +286,15 @@ impl<S: Speech> Writer<'_, S> {
                 self.sink.feed(ping).await.map_err(|_| Gone)?;
             }
             self.sink.flush().await.map_err(|_| Gone)?;
+            let rest = if is_drained { flood.rest(cursor) } else { None };
+            let next = async {
+                if let Some(rest) = rest {
+                    tokio::time::sleep(rest).await;
+                }
+                cursor.next(FRAME_BYTES).await
+            };
             let ended = tokio::select! {
-                item = cursor.next(FRAME_BYTES) => self.give(item).await?,
+                item = next => self.give(item).await?,
                 Some(reply) = self.queue.recv() => self.reply(cursor, reply).await?,
                 new = resized(self.process, size) => {
                     size = new;
@@ -333,4 +384,23 @@ impl<S: Speech> Writer<'_, S> {
 
 async fn resized(process: &Process, from: Option<Size>) -> Option<Size> {
     process.until(|process| Some(process.size()).filter(|size| *size != from)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_comes_in_masses_waits() {
+        let mut flood = Flood::new(0);
+        let ms = Duration::from_millis;
+        flood.look(10_000_000, ms(5));
+        assert!(!flood.is_on, "too early to tell");
+        flood.look(10_000_000, ms(10));
+        assert!(flood.is_on);
+        flood.look(10_000_100, ms(12));
+        assert!(!flood.is_on, "a person types");
+        flood.look(20_000_000, ms(2_000));
+        assert!(!flood.is_on, "the first after silence");
+    }
 }

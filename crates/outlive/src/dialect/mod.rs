@@ -11,8 +11,6 @@
 //! the death of the server it gives to `Core::store` or into annotations.
 
 mod e2b;
-#[cfg_attr(not(test), expect(dead_code, reason = "E2B knows processes by pid; the next dialect has ids of its own"))]
-pub(crate) mod ids;
 mod routes;
 
 use axum::Router;
