@@ -196,10 +196,11 @@ impl Core {
 
     async fn await_shared(&self, process: Arc<Process>, cap: usize, patience: Option<u64>) -> Result<RunOutcome> {
         let mut collecting = self.services.collectors.of(&process, cap);
-        let finished = within(patience, async {
-            collecting.wait_for(Option::is_some).await.ok().and_then(|result| result.clone())
-        })
-        .await;
+        let collected = async { collecting.wait_for(Option::is_some).await.ok().and_then(|result| result.clone()) };
+        let finished = tokio::select! {
+            finished = within(patience, collected) => finished,
+            () = self.services.link.until_gone() => return Err(Error::holder_gone()),
+        };
         match finished {
             Some(Some(result)) => Ok(RunOutcome::Finished(result)),
             Some(None) => Err(Error::not_found(process.id())),

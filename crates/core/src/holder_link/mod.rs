@@ -303,8 +303,12 @@ impl HolderLink {
             }
             Ok(())
         };
-        // A line that broke is noticed by who receives.
-        let _ = self.0.room.send(send).await;
+        if let Err(error) = self.0.room.send(send).await {
+            // One that cannot be sent at all (no descriptor for its contents) must not hold up the others; a line that
+            // broke is noticed by who receives.
+            tracing::error!(%error, "a message to the holder is lost");
+            lock(&self.0.overflow).pop_front();
+        }
     }
 }
 

@@ -76,6 +76,11 @@ impl Log {
         self.source.tail()
     }
 
+    /// Somebody can still write to it.
+    pub(crate) fn is_written_to(&self) -> bool {
+        self.ring().and_then(LogReader::open_streams).is_some_and(|count| count > 0)
+    }
+
     pub fn exit(&self) -> Option<Exit> {
         self.source.exit()
     }

@@ -52,6 +52,10 @@ impl Process {
     pub(crate) fn drop_log(&self) -> bool {
         let mut inner = lock(&self.inner);
         let Some(log) = Self::idle_log(&inner, 1).cloned() else { return false };
+        // A background child still writes, and would be killed by its next word.
+        if log.is_written_to() {
+            return false;
+        }
         inner.record.log_end = Some(log.end());
         inner.record.log_dropped = true;
         inner.record.archived = None;

@@ -133,7 +133,11 @@ impl Session {
             if let Some(running) = &mut lock(&exec.inner).record.running {
                 running.stop = Some(stop);
             }
-            self.save_exec(exec)?;
+            match self.save_exec(exec) {
+                Err(error @ Error::Unavailable { .. }) => return Err(error),
+                Err(error) => tracing::warn!(%error, exec = exec.id, "a stop is not known to the next server"),
+                Ok(()) => {}
+            }
         }
         let rung = ladder.climb(clock::boot_ms());
         let shell = self.shell();

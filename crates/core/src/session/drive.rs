@@ -348,9 +348,15 @@ impl Session {
         }
         let _ = self.save();
         let id = exec.id.clone();
+        // A shell that died may have died while it wrote its state.
+        let is_whole = outcome.left_behind().is_some();
         let tidied = self.on_disk(move |folder| {
             folder.clear(&id);
-            if folder.has(NEW_STATE) { folder.rename(NEW_STATE, STATE) } else { Ok(()) }
+            match folder.has(NEW_STATE) {
+                true if is_whole => folder.rename(NEW_STATE, STATE),
+                true => folder.remove_file(NEW_STATE),
+                false => Ok(()),
+            }
         });
         if let Err(error) = tidied.await {
             tracing::warn!(%error, session = self.id, "a command's files are left behind");

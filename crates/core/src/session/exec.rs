@@ -180,6 +180,11 @@ impl Exec {
         lock(&self.inner).record.end.is_some()
     }
 
+    /// Something that it left in the background can still print.
+    pub(super) fn is_written_to(&self) -> bool {
+        self.sink().and_then(|sink| sink.log().ok()).is_some_and(|log| log.is_written_to())
+    }
+
     pub fn info(&self) -> ExecInfo {
         let inner = lock(&self.inner);
         let (record, end) = (&inner.record, inner.record.end.clone());

@@ -94,6 +94,10 @@ impl Folder {
         std::fs::rename(self.path.join(from), self.path.join(to))
     }
 
+    pub(super) fn remove_file(&self, name: &str) -> io::Result<()> {
+        std::fs::remove_file(self.path.join(name))
+    }
+
     pub(super) fn has(&self, name: &str) -> bool {
         self.path.join(name).exists()
     }

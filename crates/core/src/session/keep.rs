@@ -26,8 +26,15 @@ pub(super) fn exec_name(session: &str, exec: &str) -> String {
 }
 
 impl Session {
+    /// One that was deleted must not overwrite the next with its id.
     pub(super) fn save(&self) -> Result<()> {
-        let record = serde_json::to_vec(&lock(&self.inner).record).unwrap_or_default();
+        let record = {
+            let inner = lock(&self.inner);
+            if inner.destroyed {
+                return Err(super::refusal::destroyed(&self.id));
+            }
+            serde_json::to_vec(&inner.record).unwrap_or_default()
+        };
         self.services.stored.put(&session_name(&self.id), Some(record))
     }
 
@@ -42,7 +49,9 @@ impl Session {
         let old: Vec<Arc<Exec>> = {
             let mut inner = lock(&self.inner);
             let surplus = inner.execs.len().saturating_sub(most);
-            let old: Vec<_> = inner.execs.values().filter(|exec| exec.is_over()).take(surplus).cloned().collect();
+            // Without its sink, what a command left in the background could not print any more.
+            let may_go = |exec: &&Arc<Exec>| exec.is_over() && !exec.is_written_to();
+            let old: Vec<_> = inner.execs.values().filter(may_go).take(surplus).cloned().collect();
             for exec in &old {
                 inner.execs.remove(&exec.id);
             }

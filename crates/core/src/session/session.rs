@@ -289,6 +289,8 @@ impl Session {
         let destroyed = lock(&self.inner).destroyed;
         let refused = Some((code.to_owned(), message.to_owned()));
         self.settle(exec, End { refused, destroyed, cancelled: code == "cancelled", ..End::default() });
+        // Behind one long command there may be any number of these.
+        self.forget_old_execs();
     }
 
     /// Writes down how a command ended.
@@ -299,8 +301,13 @@ impl Session {
             inner.record.end = Some(end);
             Exec::cut_command(&mut inner.record);
         }
-        // Refused only when another server has taken over, which then settles it itself.
-        let _ = self.save_exec(exec);
+        match self.save_exec(exec) {
+            // Another server has taken over, and settles it itself.
+            Ok(()) | Err(Error::Unavailable { .. }) => {}
+            Err(error) => {
+                tracing::warn!(%error, exec = exec.id, "the end of a command is not known to the next server");
+            }
+        }
         exec.changed.notify_waiters();
         self.changed.notify_waiters();
     }
@@ -345,8 +352,11 @@ impl Session {
         outcome.and(deleted)
     }
 
-    /// Takes everything of it away.
+    /// Takes everything of it away, unless another has its id by now.
     pub(super) fn forget(&self) {
+        if self.is_forgotten() {
+            return;
+        }
         let execs = std::mem::take(&mut lock(&self.inner).execs);
         for exec in execs.values() {
             self.forget_exec(exec);

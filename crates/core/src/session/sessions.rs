@@ -118,9 +118,18 @@ impl Core {
             Ok((Shell::find(wanted.as_deref(), path.as_deref())?, user.map(|user| user.numbers())))
         });
         let (shell, owner) = looked.await.map_err(|_| Error::holder_gone()).flatten()?;
-        let session = match self.reserve_session(spec, &shell, owner)? {
-            Created::New(session) => session,
-            existing @ Created::Existing(_) => return Ok(existing),
+        let session = loop {
+            match self.reserve_session(spec.clone(), &shell, owner)? {
+                Created::New(session) => break session,
+                Created::Existing(session) => {
+                    session.until(|session| session.is_settled().then_some(())).await;
+                    if !lock(&session.inner).destroyed {
+                        return Ok(Created::Existing(session));
+                    }
+                    // Its id is free again in a moment.
+                    session.until(|session| session.is_forgotten().then_some(())).await;
+                }
+            }
         };
         let made = async {
             session.on_disk(Folder::make).await?;
@@ -128,7 +137,14 @@ impl Core {
             session.start_shell().await
         };
         if let Err(error) = made.await {
-            lock(&session.inner).destroyed = true;
+            let waiting = {
+                let mut inner = lock(&session.inner);
+                inner.destroyed = true;
+                std::mem::take(&mut inner.queue)
+            };
+            for exec in waiting {
+                session.settle_not_run(&exec, "session_destroyed", "its session could not be made");
+            }
             let _ = session.shell().delete(true).await;
             session.forget();
             return Err(error);
@@ -213,6 +229,12 @@ impl Session {
     fn is_settled(&self) -> bool {
         let inner = lock(&self.inner);
         inner.destroyed || inner.record.ready || inner.record.generation > 1
+    }
+
+    /// Nobody finds it any more; another may have its id.
+    pub(super) fn is_forgotten(&self) -> bool {
+        let all = lock(&self.services.sessions.by_id);
+        all.get(&self.id).is_none_or(|other| !std::ptr::eq(Arc::as_ptr(other), self))
     }
 }
 

@@ -166,7 +166,7 @@ where
             () = place.has_asked_enough() => {}
             () = stranger_until.as_mut(), if may_be_stranger => may_be_stranger = false,
         }
-        if !may_be_stranger && place.is_known() {
+        if place.is_known() {
             continue;
         }
         connection.as_mut().graceful_shutdown();

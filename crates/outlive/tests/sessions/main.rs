@@ -14,6 +14,7 @@ mod harness;
 mod interrupts;
 mod leftovers;
 mod policies;
+mod remembered;
 mod shells;
 mod starts;
 mod table;
