@@ -61,7 +61,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             max_connections: 4_096,
-            max_strangers: 256,
+            max_strangers: 512,
             max_header_bytes: 32 << 10,
             max_body_bytes: 2 << 20,
             header_timeout_ms: 15_000,

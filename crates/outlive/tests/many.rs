@@ -122,6 +122,7 @@ fn a_thousand_idle_terminals() {
     let id = outlive.start_process(json!({ "command": "true", "tty": true }));
     outlive.wait_exit(&id);
     assert_eq!(outlive.delete(&format!("/v1/processes/{id}")).status, 204);
+    assert_eq!(outlive.post("/v1/processes/run", &json!({ "command": "true" })).status, 200);
     let before = footprint(&outlive);
 
     let begun = Instant::now();

@@ -157,7 +157,7 @@ impl Exec {
         Arc::new(Self {
             id: record.id.clone(),
             session_id: session_id.to_owned(),
-            command_bytes: record.command.len(),
+            command_bytes: bytes_of(&record),
             inner: Mutex::new(Inner { record, sink: None, cancel_wanted: false }),
             changed: Notify::new(),
         })
@@ -282,4 +282,10 @@ impl Exec {
         }
         record.env = BTreeMap::new();
     }
+}
+
+/// What a command that waits takes up.
+pub(super) fn bytes_of(record: &ExecRecord) -> usize {
+    let of_env: usize = record.env.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, String::len)).sum();
+    record.command.len() + of_env + record.cwd.as_ref().map_or(0, String::len)
 }

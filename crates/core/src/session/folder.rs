@@ -4,6 +4,7 @@
 //! session's folder when it is deleted, and the whole when outlive stops.
 
 use std::ffi::CString;
+use std::fs::Metadata;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -14,8 +15,6 @@ use rustix::fs::{FileType, Gid, Mode, OFlags, Uid};
 
 /// As the pipes of ordinary processes: more slack for a program, and what the reserve of a log is made for.
 const PIPE_BYTES: usize = 256 * 1024;
-
-const MAKE_ATTEMPTS: u32 = 5;
 
 /// What there is per command, beside the command itself.
 const SUFFIXES: [&str; 6] = ["", ".out", ".err", ".in", ".pre", ".post"];
@@ -45,9 +44,7 @@ impl Folder {
             make_private(root, mode, None)
                 .and_then(|()| make_private(&self.path, 0o700, self.owner.map(|(uid, _)| uid)))
         };
-        // The last session but this one may have taken the root with it in between.
-        let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-        (0..MAKE_ATTEMPTS).map(|_| made()).find(|made| !made.as_ref().is_err_and(is_gone)).unwrap_or_else(made)?;
+        made()?;
         let Some((uid, gid)) = self.owner else { return Ok(()) };
         // Nobody but us can change what is in the root.
         Ok(rustix::fs::chown(&self.path, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?)
@@ -104,23 +101,40 @@ impl Folder {
 
     /// Removes what belongs to a command.
     pub(super) fn clear(&self, exec: &str) {
+        if !self.is_in_our_root() {
+            return;
+        }
         for suffix in SUFFIXES {
             let _ = std::fs::remove_file(self.file(exec, suffix));
         }
     }
 
+    /// The root stays until outlive stops: its name is known by now, and somebody else could take it.
     pub(super) fn remove(&self) {
-        let _ = std::fs::remove_dir_all(&self.path);
-        if let Some(root) = self.path.parent() {
-            // Only if it was the last one.
-            let _ = std::fs::remove_dir(root);
+        if self.is_in_our_root() {
+            let _ = std::fs::remove_dir_all(&self.path);
         }
+    }
+
+    /// Where others can put a link in our way, nothing is removed.
+    fn is_in_our_root(&self) -> bool {
+        let root = self.path.parent().and_then(|root| std::fs::symlink_metadata(root).ok());
+        root.is_some_and(|root| is_closed(&root) && is_ours(&root))
     }
 
     fn give(&self, file: impl AsFd) -> io::Result<()> {
         let Some((uid, gid)) = self.owner else { return Ok(()) };
         Ok(rustix::fs::fchown(file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?)
     }
+}
+
+fn is_ours(found: &Metadata) -> bool {
+    found.uid() == rustix::process::geteuid().as_raw()
+}
+
+/// A folder in which others can neither look nor change anything.
+fn is_closed(found: &Metadata) -> bool {
+    found.is_dir() && found.mode() & 0o066 == 0
 }
 
 /// Makes a folder, or finds it as we made it: nobody may have put another in its place. One for another user is given
@@ -131,14 +145,12 @@ fn make_private(path: &Path, mode: u32, given_to: Option<u32>) -> io::Result<()>
         other => other?,
     }
     let found = std::fs::symlink_metadata(path)?;
-    let ours = found.uid() == rustix::process::geteuid().as_raw();
-    let is_closed = found.is_dir() && found.mode() & 0o066 == 0;
-    if is_closed && ours {
+    if is_closed(&found) && is_ours(&found) {
         // Whatever our umask is, and whoever had to pass through it until now.
         let wanted = (found.mode() | mode) & 0o777;
         return std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(wanted));
     }
-    if is_closed && given_to == Some(found.uid()) {
+    if is_closed(&found) && given_to == Some(found.uid()) {
         return Ok(());
     }
     let text = format!("{} is not a folder of ours that is closed to others", path.display());
@@ -178,7 +190,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&precious).unwrap(), "kept");
         assert_eq!(std::fs::read_to_string(folder.file("exec_1", "")).unwrap(), "echo");
         folder.remove();
-        assert!(!scratch.path().join("root").exists());
+        assert!(!scratch.path().join("root/session").exists());
     }
 
     #[test]
@@ -189,5 +201,25 @@ mod tests {
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
         let folder = Folder { path: path.join("session"), owner: None };
         assert_eq!(folder.make().unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+    }
+
+    /// A link in the place of the root led the removal to other people's folders.
+    #[test]
+    fn nothing_is_removed_where_others_can_put_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let victim = dir.path().join("victim/work");
+        std::fs::create_dir_all(&victim).unwrap();
+        std::fs::write(victim.join("exec_1.out"), "precious").unwrap();
+        let root = dir.path().join("root");
+        std::os::unix::fs::symlink(dir.path().join("victim"), &root).unwrap();
+        let folder = Folder { path: root.join("work"), owner: None };
+        assert!(folder.make().is_err());
+        folder.clear("exec_1");
+        folder.remove();
+        assert!(victim.join("exec_1.out").exists());
+        std::fs::remove_file(&root).unwrap();
+        folder.make().unwrap();
+        folder.remove();
+        assert!(root.exists() && !root.join("work").exists(), "the root stays");
     }
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use utoipa::ToSchema;
 
-use super::exec::{End, Exec, ExecRecord};
+use super::exec::{End, Exec, ExecRecord, bytes_of};
 use super::folder::Folder;
 use super::refusal;
 use super::shell::Kind;
@@ -240,7 +240,7 @@ impl Session {
             return Err(Error::Busy { code: "session_busy", message });
         }
         let bytes: usize = inner.queue.iter().map(|exec| exec.command_bytes).sum();
-        if bytes.saturating_add(record.command.len()) > MAX_QUEUED_BYTES {
+        if bytes.saturating_add(bytes_of(&record)) > MAX_QUEUED_BYTES {
             let message = format!("the commands that wait in this session have {bytes} bytes already; try again later");
             return Err(Error::Busy { code: "session_busy", message });
         }

@@ -71,6 +71,9 @@ pub struct ExecSpec {
     pub(super) internal: bool,
 }
 
+/// As long as the system takes them.
+const PATH_BYTES: usize = 4096;
+
 impl SessionSpec {
     pub(super) fn check(&self) -> Result<()> {
         if let Some(id) = &self.id {
@@ -101,8 +104,10 @@ impl ExecSpec {
         if self.command.contains('\0') {
             return Err(Error::invalid("command", "text without NUL", "a NUL"));
         }
-        if let Some(cwd) = self.cwd.as_ref().filter(|cwd| cwd.is_empty() || cwd.contains('\0')) {
-            return Err(Error::invalid("cwd", "the path of a folder", format!("{cwd:?}")));
+        let is_wrong = |cwd: &&String| cwd.is_empty() || cwd.len() >= PATH_BYTES || cwd.contains('\0');
+        if let Some(cwd) = self.cwd.as_ref().filter(is_wrong) {
+            let expected = format!("the path of a folder, shorter than {PATH_BYTES} bytes");
+            return Err(Error::invalid("cwd", expected, format!("{cwd:?}")));
         }
         // They become assignments, so they must be names to a shell.
         for name in self.env.keys() {

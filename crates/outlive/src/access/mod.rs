@@ -181,6 +181,12 @@ impl Access {
         }
     }
 
+    /// Whether this secret is a token of another name: two of one secret would contradict each other.
+    pub(crate) fn knows_otherwise(&self, name: &str, secret: &str) -> bool {
+        let digest = Digest::of(secret);
+        self.tokens().iter().any(|(token, _)| token.name != name && token.digest == digest)
+    }
+
     /// The token file was read (again).
     pub(crate) fn set_from_file(&self, tokens: Vec<Token>) {
         self.change(|all| all.from_file = tokens);

@@ -19,7 +19,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
 use tower::Service;
 
-use super::connections::{Connections, Heard, Place};
+use super::connections::{Connections, Heard, NoPlace, Place};
 use super::listeners::Socket;
 use super::sent::Sent;
 use super::tls::Tls;
@@ -68,7 +68,12 @@ pub(super) async fn accept(socket: Socket, router: Router, shared: Arc<Shared>) 
     for number in 1_u64.. {
         match socket.accept().await {
             Ok(line) => {
-                begin(line, router.clone(), &shared);
+                if let Some(place) = place_in(&shared.connections).await {
+                    begin(line, place, router.clone(), &shared);
+                } else {
+                    let why = "all connections are taken";
+                    turn_away(&line, "503 Service Unavailable", "too_many_connections", why);
+                }
                 // Those who have come are heard before many more are let in.
                 if number % AT_ONCE == 0 {
                     tokio::task::yield_now().await;
@@ -82,10 +87,18 @@ pub(super) async fn accept(socket: Socket, router: Router, shared: Arc<Shared>) 
     }
 }
 
-fn begin(line: Line, router: Router, shared: &Arc<Shared>) {
-    let Some(place) = shared.connections.enter() else {
-        return turn_away(&line, "503 Service Unavailable", "too_many_connections", "all connections are taken");
-    };
+/// A crowd waits until those before it were heard; `None` if all places are taken by those who are known.
+async fn place_in(connections: &Arc<Connections>) -> Option<Arc<Place>> {
+    loop {
+        match connections.enter() {
+            Ok(place) => return Some(place),
+            Err(NoPlace::AllTaken) => return None,
+            Err(NoPlace::Crowded) => connections.until_one_was_heard().await,
+        }
+    }
+}
+
+fn begin(line: Line, place: Arc<Place>, router: Router, shared: &Arc<Shared>) {
     let shared = Arc::clone(shared);
     let sent = Arc::new(Sent::default());
     match line {

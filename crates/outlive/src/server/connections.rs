@@ -28,6 +28,16 @@ pub(crate) struct Connections {
     most_strangers: usize,
     inner: Mutex<Inner>,
     nobody: Notify,
+    heard: Notify,
+}
+
+/// Why there is no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoPlace {
+    /// All are known, and stay.
+    AllTaken,
+    /// Many have come at once, and each is heard in a moment.
+    Crowded,
 }
 
 #[derive(Default)]
@@ -71,9 +81,9 @@ impl Inner {
 
 /// A crowd that comes all at once is let in this many times over before newcomers are turned away: as long as nothing was
 /// read from them, they cost little.
-const CROWD: usize = 4;
+const CROWD: usize = 2;
 /// Everybody has had a turn by then, and who is still a stranger does not want anything else to be known.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// A stranger that has asked this often is not listened to any more, unless one of its requests shows who it is: what it
 /// does not read of the answers is ours to keep.
 const ASKS_OF_A_STRANGER: u32 = 8;
@@ -89,12 +99,13 @@ impl Connections {
             most,
             most_strangers: number(limits.max_strangers).min(most),
             inner: Mutex::default(),
+            heard: Notify::new(),
             nobody: Notify::new(),
         })
     }
 
-    /// A place for a newcomer, maybe at the cost of a stranger; `None` if there is none.
-    pub(super) fn enter(self: &Arc<Self>) -> Option<Arc<Place>> {
+    /// A place for a newcomer, maybe at the cost of a stranger.
+    pub(super) fn enter(self: &Arc<Self>) -> Result<Arc<Place>, NoPlace> {
         let mut inner = self.lock();
         let left = self.most.saturating_sub(inner.known);
         let room = self.most_strangers.min(left);
@@ -102,14 +113,15 @@ impl Connections {
         while inner.strangers() >= room {
             match inner.first_to_go() {
                 Some(leave) => leave.notify_one(),
-                None if inner.strangers() >= crowd => return None,
+                None if crowd == 0 => return Err(NoPlace::AllTaken),
+                None if inner.strangers() >= crowd => return Err(NoPlace::Crowded),
                 None => break,
             }
         }
         let number = inner.number();
         let leave = Arc::new(Notify::new());
         inner.unheard.insert(number, (Instant::now(), Arc::clone(&leave)));
-        Some(Arc::new(Place {
+        Ok(Arc::new(Place {
             all: Arc::clone(self),
             leave,
             state: Mutex::new(State::Unheard(number)),
@@ -124,6 +136,12 @@ impl Connections {
     pub(super) fn is_empty(&self) -> bool {
         let inner = self.lock();
         inner.known + inner.strangers() == 0
+    }
+
+    /// Resolves when one more of a crowd was heard, or has had its time.
+    pub(super) async fn until_one_was_heard(&self) {
+        const LOOK_AGAIN: Duration = Duration::from_millis(500);
+        let _ = tokio::time::timeout(LOOK_AGAIN, self.heard.notified()).await;
     }
 
     /// Resolves once each time the last one has gone.
@@ -226,6 +244,7 @@ impl Place {
             }
             _ => {}
         }
+        self.all.heard.notify_one();
         if *state == State::Known {
             self.known.store(true, Release);
             self.listens.wake();
@@ -259,6 +278,7 @@ impl Drop for Place {
             State::Known => inner.known -= 1,
             stranger => drop(inner.forget(stranger)),
         }
+        self.all.heard.notify_one();
         if inner.known + inner.strangers() == 0 {
             self.all.nobody.notify_one();
         }
@@ -380,9 +400,9 @@ mod tests {
         let all = connections(100, 2);
         let places: Vec<_> = (0..2 * CROWD).map(|_| all.enter().unwrap()).collect();
         assert!(places.iter().all(|place| !has_to_leave(place)));
-        assert!(all.enter().is_none(), "a crowd has an end too");
+        assert_eq!(all.enter().err(), Some(NoPlace::Crowded), "a crowd has an end too");
         drop(places);
-        assert!(all.enter().is_some());
+        assert!(all.enter().is_ok());
     }
 
     #[test]
@@ -431,10 +451,10 @@ mod tests {
         let third = all.enter().unwrap();
         assert_eq!([&first, &second, &third].map(|place| has_to_leave(place)), [false, true, false]);
         third.make_known();
-        assert!(all.enter().is_none(), "all places are taken");
+        assert_eq!(all.enter().err(), Some(NoPlace::AllTaken));
         second.make_known();
         assert!(!second.is_known(), "it had to leave");
         drop(first);
-        assert!(all.enter().is_some());
+        assert!(all.enter().is_ok());
     }
 }

@@ -83,6 +83,10 @@ fn apply(app: &App, request: InitRequest) -> Result<(), Problem> {
             let message = "outlive was started with --no-token and lets everybody in: start it with a token to set one";
             return Err(outlive_core::Error::conflict("no_tokens", message).into());
         }
+        if app.access.knows_otherwise(TOKEN, &secret) {
+            let message = "this token is known under another name already, with a scope of its own: choose another one";
+            return Err(outlive_core::Error::conflict("token_known", message).into());
+        }
         api::keep_token(app, Token::new(TOKEN, Scope::Write, &secret))?;
     }
     let set = |value: Option<String>, known: &mut Option<String>| {

@@ -32,7 +32,7 @@ pub(super) async fn start(
     let events = begun.and_then(|process| {
         // From the very first byte: the holder keeps it for whoever asks for the start.
         let cursor = Cursor::new(process.log()?, Start::At(0), Flow::Lossless, StreamFilter::All);
-        watch(app, Watched { process, cursor, life: call.timeout }, &peer, &call)
+        watch(app, Watched { process, cursor, life: call.timeout, takes: true }, &peer, &call)
     });
     answer(codec, events)
 }

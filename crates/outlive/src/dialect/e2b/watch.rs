@@ -21,6 +21,7 @@ use super::connect::{Codec, Failure, FailureCode, ServerStream, answer, append_e
 use super::end;
 use super::message::{DataEvent, Empty, EventResponse, ProcessEvent, SelectRequest, StartEvent};
 use super::select;
+use crate::access::Grant;
 use crate::api::App;
 use crate::peer::Peer;
 use crate::server::Sent;
@@ -30,10 +31,10 @@ const EVENT_BYTES: usize = 32 * 1024;
 /// As many events as are there go out in one piece, up to this.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// A cursor at `asked`, or at the oldest byte that is still there. It holds what it will read, also of a program that prints
-/// without end.
-fn open(log: &Arc<Log>, asked: u64) -> Cursor {
-    let at = |start| Cursor::new(Arc::clone(log), start, Flow::Lossless, StreamFilter::All);
+/// A cursor at `asked`, or at the oldest byte that is still there. A lossless one holds what it will read, also of a
+/// program that prints without end.
+fn open(log: &Arc<Log>, asked: u64, flow: Flow) -> Cursor {
+    let at = |start| Cursor::new(Arc::clone(log), start, flow, StreamFilter::All);
     let cursor = at(Start::At(asked));
     // The hold first, then the look: what is there now stays there.
     if log.tail() <= asked {
@@ -53,10 +54,12 @@ pub(super) async fn connect(
     State(app): State<App>,
     headers: HeaderMap,
     peer: Peer,
+    grant: Grant,
     call: ServerStream<SelectRequest>,
 ) -> Response {
     let codec = call.codec;
-    let begun = begin(&app, &headers, &call).await;
+    let flow = grant.flow(None, Flow::Lossless).unwrap_or(Flow::Live);
+    let begun = begin(&app, &headers, &call, flow).await;
     let mut told = HeaderMap::new();
     let events = begun.and_then(|(process, asked, cursor)| {
         let from = cursor.offset();
@@ -67,7 +70,9 @@ pub(super) async fn connect(
         {
             told.insert(GAP, gap);
         }
-        watch(app, Watched { process, cursor, life: None }, &peer, &call)
+        // Who may only look takes nothing away from those who own it.
+        let takes = flow == Flow::Lossless;
+        watch(app, Watched { process, cursor, life: None, takes }, &peer, &call)
     });
     let mut response = answer(codec, events);
     response.headers_mut().extend(told);
@@ -78,6 +83,7 @@ async fn begin(
     app: &App,
     headers: &HeaderMap,
     call: &ServerStream<SelectRequest>,
+    flow: Flow,
 ) -> Result<(Arc<Process>, u64, Cursor), Failure> {
     let (process, _) = select::find(app, call.message.process.clone())?;
     let log = process.started_log().await?;
@@ -88,7 +94,7 @@ async fn begin(
             offset.ok_or_else(|| Failure::invalid(format!("{FROM}: expected an offset up to {}", log.head())))?
         }
     };
-    let cursor = open(&log, asked);
+    let cursor = open(&log, asked, flow);
     Ok((process, asked, cursor))
 }
 
@@ -98,6 +104,8 @@ pub(super) struct Watched {
     pub(super) cursor: Cursor,
     /// The time limit of the process, for the one who set it: at its end the call ends with that as the reason.
     pub(super) life: Option<Duration>,
+    /// What it is given counts as received: the next one goes on behind it.
+    pub(super) takes: bool,
 }
 
 pub(super) fn watch<M>(
@@ -106,7 +114,7 @@ pub(super) fn watch<M>(
     peer: &Peer,
     call: &ServerStream<M>,
 ) -> Result<impl Stream<Item = Bytes> + use<M>, Failure> {
-    let Watched { process, cursor, life } = watched;
+    let Watched { process, cursor, life, takes } = watched;
     let attachment = process.attach(Role::Viewer, Some(peer.to_string()), None)?;
     app.metrics.attached();
     let pid = process.last_pid().unwrap_or_default();
@@ -119,6 +127,7 @@ pub(super) fn watch<M>(
         keepalive: call.keepalive,
         deadline: call.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
         started_it: life.is_some(),
+        takes,
         sent: call.sent.clone(),
     };
     let start = ProcessEvent { start: Some(StartEvent { pid }), ..ProcessEvent::default() };
@@ -142,6 +151,7 @@ struct Watching {
     deadline: Option<Instant>,
     /// The deadline is also that of the process.
     started_it: bool,
+    takes: bool,
     sent: Option<Arc<Sent>>,
 }
 
@@ -244,6 +254,7 @@ impl Watching {
 
     fn given_out(&self, log: &Arc<Log>, offset: u64) {
         match &self.sent {
+            _ if !self.takes => {}
             Some(sent) => sent.raises(log, offset),
             None => log.raise_resume_offset(offset),
         }
