@@ -3,6 +3,7 @@
 
 mod archive;
 pub mod attach;
+mod changes;
 pub mod config;
 mod core;
 mod error;

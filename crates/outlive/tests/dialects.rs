@@ -9,7 +9,8 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 use harness::http::Http;
-use harness::{Outlive, Setup, proc};
+use harness::{Outlive, Setup, eventually, proc};
+use serde_json::json;
 
 fn with_own_address() -> (Outlive, Http) {
     let arguments = ["--dialect", "e2b=127.0.0.1:0"].map(str::to_owned).to_vec();
@@ -117,4 +118,52 @@ fn what_makes_no_sense_is_refused_before_anything_is_opened() {
     assert!(code == Some(2) && said.contains("unix:PATH"), "{code:?} {said}");
     let (code, said) = serve(&["--no-token", "--dialect", "e2b=0.0.0.0:0"]);
     assert!(code == Some(2) && said.contains("--insecure"), "{code:?} {said}");
+}
+
+/// A stream of E2B's `Connect`, as far as it is read.
+fn connect_until(http: Http, pid: u64, token: &str, wanted: &str) {
+    let message = json!({ "process": { "pid": pid } }).to_string();
+    let mut body = vec![0];
+    body.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
+    body.extend(message.as_bytes());
+    let mut stream = http.connect().unwrap();
+    let head = format!(
+        "POST /e2b/process.Process/Connect HTTP/1.1\r\nhost: localhost\r\nx-access-token: {token}\r\n\
+         content-type: application/connect+json\r\nconnect-protocol-version: 1\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(&[head.as_bytes(), &body].concat()).unwrap();
+    let (mut seen, mut room) = (Vec::new(), [0; 4096]);
+    while !String::from_utf8_lossy(&seen).contains(wanted) {
+        let count = stream.read(&mut room).unwrap();
+        assert!(count > 0, "it ended: {}", String::from_utf8_lossy(&seen));
+        seen.extend(&room[..count]);
+    }
+}
+
+/// What it was given counted as received by its owner.
+#[test]
+fn a_reader_of_e2b_took_output_away_from_its_owner() {
+    let outlive = Outlive::with(Setup { token: Some("owner".into()), ..Setup::default() });
+    let given = outlive.post("/v1/tokens", &json!({ "name": "eye", "scope": "read" })).json;
+    let id = outlive.shell("echo important; exec cat");
+    outlive.wait_output(&id, "important");
+    let pid = outlive.info(&id)["pid"].as_u64().unwrap();
+    let important = "aW1wb3J0YW50Cg==";
+    connect_until(outlive.http(), pid, given["token"].as_str().unwrap(), important);
+    let resumes_at = || outlive.info(&id)["resumeOffset"].as_u64().unwrap_or(0);
+    assert_eq!(resumes_at(), 0);
+    connect_until(outlive.http(), pid, "owner", important);
+    eventually("the owner has it", || (resumes_at() == 10).then_some(()));
+}
+
+/// The last one with that secret counted, so the admin was one no more.
+#[test]
+fn init_with_the_admins_own_token_took_admin_away() {
+    let outlive = Outlive::with(Setup { token: Some("the-admin".into()), ..Setup::default() });
+    let answer = outlive.post("/e2b/init", &json!({ "accessToken": "the-admin" }));
+    assert_eq!(answer.status, 409, "{}", answer.text());
+    assert_eq!(outlive.get("/v1/tokens").status, 200);
+    assert_eq!(outlive.post("/e2b/init", &json!({ "accessToken": "another-one" })).status, 204);
+    assert_eq!(outlive.post("/e2b/init", &json!({ "accessToken": "another-one" })).status, 204, "again is no conflict");
 }

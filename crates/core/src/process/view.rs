@@ -196,14 +196,7 @@ impl Process {
 
     /// Waits until `look` finds what it wants, looking again after every change of the record or phase.
     pub async fn until<T>(&self, mut look: impl FnMut(&Self) -> Option<T>) -> T {
-        loop {
-            let mut changed = std::pin::pin!(self.changed.notified());
-            changed.as_mut().enable();
-            if let Some(found) = look(self) {
-                return found;
-            }
-            changed.await;
-        }
+        crate::changes::until(&self.changed, || look(self)).await
     }
 
     pub async fn until_exited(&self) -> Exit {

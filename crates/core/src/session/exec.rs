@@ -241,14 +241,7 @@ impl Exec {
 
     /// Waits until `look` finds what it wants, looking again after every change.
     pub(super) async fn until<T>(&self, mut look: impl FnMut(&Self) -> Option<T>) -> T {
-        loop {
-            let mut changed = std::pin::pin!(self.changed.notified());
-            changed.as_mut().enable();
-            if let Some(found) = look(self) {
-                return found;
-            }
-            changed.await;
-        }
+        crate::changes::until(&self.changed, || look(self)).await
     }
 
     /// Until it is over.

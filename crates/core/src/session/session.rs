@@ -348,12 +348,12 @@ impl Session {
         };
         let outcome = tokio::time::timeout(DELETE_WITHIN, both).await.unwrap_or(Ok(()));
         let deleted = tokio::time::timeout(DELETE_WITHIN, shell.delete(true)).await.unwrap_or(Ok(()));
-        self.forget();
+        self.forget().await;
         outcome.and(deleted)
     }
 
     /// Takes everything of it away, unless another has its id by now.
-    pub(super) fn forget(&self) {
+    pub(super) async fn forget(&self) {
         if self.is_forgotten() {
             return;
         }
@@ -361,7 +361,12 @@ impl Session {
         for exec in execs.values() {
             self.forget_exec(exec);
         }
-        self.folder.remove();
+        // A lesser user may have filled it with whatever takes long to remove.
+        let remove = |folder: &Folder| {
+            folder.remove();
+            Ok(())
+        };
+        let _ = self.on_disk(remove).await;
         let _ = self.services.stored.put(&super::keep::session_name(&self.id), None);
         self.services.sessions.remove(&self.id);
         self.changed.notify_waiters();
@@ -376,14 +381,7 @@ impl Session {
 
     /// Waits until `look` finds what it wants, looking again after every change.
     pub(super) async fn until<T>(&self, mut look: impl FnMut(&Self) -> Option<T>) -> T {
-        loop {
-            let mut changed = std::pin::pin!(self.changed.notified());
-            changed.as_mut().enable();
-            if let Some(found) = look(self) {
-                return found;
-            }
-            changed.await;
-        }
+        crate::changes::until(&self.changed, || look(self)).await
     }
 
     /// Does something in the folder, where it may wait for the disk.

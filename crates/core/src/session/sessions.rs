@@ -146,7 +146,7 @@ impl Core {
                 session.settle_not_run(&exec, "session_destroyed", "its session could not be made");
             }
             let _ = session.shell().delete(true).await;
-            session.forget();
+            session.forget().await;
             return Err(error);
         }
         tokio::spawn(drive::drive(Arc::clone(&session), drive::Beginning::Idle));

@@ -122,8 +122,10 @@ pub(super) async fn admit(front: Front, needs: Needs, app: App, request: Request
             return front.refuse(refusal);
         }
     };
-    if let Some(place) = parts.extensions.get::<Arc<Place>>() {
-        place.make_known();
+    if let Some(place) = parts.extensions.get::<Arc<Place>>()
+        && !place.make_known()
+    {
+        return front.refuse(place_lost());
     }
     let only_reads = needs == Needs::Scope(Scope::Read) && matches!(parts.method, Method::GET | Method::HEAD);
     let mut audit = (!only_reads).then(|| Audit::new(front, &grant, &peer, &parts));
@@ -133,6 +135,12 @@ pub(super) async fn admit(front: Front, needs: Needs, app: App, request: Request
         audit.status = Some(response.status().as_u16());
     }
     response
+}
+
+/// It was a stranger for too long; the connection ends in a moment, and nothing is to begin on it.
+fn place_lost() -> Problem {
+    let detail = "too many came at once and this connection was given up: try again on another one";
+    Problem::new(Kind::StreamError, StatusCode::SERVICE_UNAVAILABLE, "too_many_connections", detail)
 }
 
 /// A line per call that may change something, also if its client goes away in the middle.

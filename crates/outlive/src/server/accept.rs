@@ -19,7 +19,8 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
 use tower::Service;
 
-use super::connections::{Connections, Heard, NoPlace, Place};
+use super::connections::{Connections, NoPlace, Place};
+use super::heard::Heard;
 use super::listeners::Socket;
 use super::sent::Sent;
 use super::tls::Tls;

@@ -6,21 +6,17 @@
 //! come yet, is not waited for.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::pin::Pin;
 use std::sync::atomic::{
     AtomicBool, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::Context;
 use std::time::{Duration, Instant};
 
 use futures_util::task::AtomicWaker;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 
-use super::sent::Sent;
 use crate::settings::Limits;
 
 pub(crate) struct Connections {
@@ -87,8 +83,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A stranger that has asked this often is not listened to any more, unless one of its requests shows who it is: what it
 /// does not read of the answers is ours to keep.
 const ASKS_OF_A_STRANGER: u32 = 8;
-/// Of a stranger, this much is read at a time: by HTTP/2, a few bytes ask for something.
-const BITE_BYTES: usize = 512;
 
 impl Connections {
     pub(super) fn new(limits: &Limits) -> Arc<Self> {
@@ -172,7 +166,7 @@ pub(crate) struct Place {
 
 /// How much is read from a connection at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bite {
+pub(super) enum Bite {
     Whole,
     Small,
     None,
@@ -188,15 +182,16 @@ enum State {
 
 impl Place {
     /// It has shown who it is.
-    pub(crate) fn make_known(&self) {
-        if self.known.load(Relaxed) {
-            return;
+    /// False: its place was given to another a moment ago.
+    pub(crate) fn make_known(&self) -> bool {
+        if !self.is_known() {
+            self.change(State::Known);
         }
-        self.change(State::Known);
+        self.is_known()
     }
 
     /// It has sent nothing that we could read, or does not read what we have sent.
-    fn is_awaited(&self) {
+    pub(super) fn is_awaited(&self) {
         self.change(State::Awaited(0));
     }
 
@@ -210,7 +205,7 @@ impl Place {
         }
     }
 
-    fn bite(&self, context: &Context<'_>) -> Bite {
+    pub(super) fn bite(&self, context: &Context<'_>) -> Bite {
         if self.is_known() {
             return Bite::Whole;
         }
@@ -255,6 +250,11 @@ impl Place {
         self.known.load(Acquire)
     }
 
+    /// The number of the turn.
+    pub(super) fn turn(&self) -> u32 {
+        self.turn.load(Relaxed)
+    }
+
     /// Whoever reads from the connection does it in turns: one bite of a stranger in each.
     pub(super) async fn in_turns<F: Future>(&self, work: F) -> F::Output {
         let mut work = std::pin::pin!(work);
@@ -282,88 +282,6 @@ impl Drop for Place {
         if inner.known + inner.strangers() == 0 {
             self.all.nobody.notify_one();
         }
-    }
-}
-
-/// A connection that tells its place when it makes us wait, and what it carries when that is sent.
-pub(super) struct Heard<T> {
-    line: T,
-    place: Arc<Place>,
-    told: bool,
-    /// The turn in which a bite of a stranger was read.
-    bitten_in: Option<u32>,
-    sent: Arc<Sent>,
-}
-
-impl<T> Heard<T> {
-    pub(super) fn new(line: T, place: Arc<Place>, sent: Arc<Sent>) -> Self {
-        Self { line, place, told: false, bitten_in: None, sent }
-    }
-
-    fn tell<R>(&mut self, result: Poll<R>) -> Poll<R> {
-        if result.is_pending() && !self.told {
-            self.told = true;
-            self.place.is_awaited();
-        }
-        result
-    }
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for Heard<T> {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, room: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let read = match self.place.bite(context) {
-            Bite::Whole => Pin::new(&mut self.line).poll_read(context, room),
-            // What it asked for has to be counted, and looked at, before the next bite.
-            Bite::Small if self.bitten_in == Some(self.place.turn.load(Relaxed)) => {
-                context.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            Bite::Small => {
-                let mut bite = [0; BITE_BYTES];
-                let most = room.remaining().min(BITE_BYTES);
-                let mut bite = ReadBuf::new(&mut bite[..most]);
-                let read = Pin::new(&mut self.line).poll_read(context, &mut bite);
-                room.put_slice(bite.filled());
-                if read.is_ready() {
-                    self.bitten_in = Some(self.place.turn.load(Relaxed));
-                }
-                read
-            }
-            Bite::None => Poll::Pending,
-        };
-        self.tell(read)
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Heard<T> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.line).poll_write(context, bytes);
-        self.tell(written)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.line).poll_write_vectored(context, pieces);
-        self.tell(written)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.line.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.line).poll_flush(context);
-        if matches!(flushed, Poll::Ready(Ok(()))) {
-            self.sent.flushed();
-        }
-        self.tell(flushed)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.line).poll_shutdown(context)
     }
 }
 
@@ -406,22 +324,6 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_and_does_not_read_was_never_sent_away() {
-        use tokio::io::AsyncWriteExt as _;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        runtime.block_on(async {
-            let all = connections(10, 1);
-            let place = all.enter().unwrap();
-            let (line, _unread) = tokio::io::duplex(1);
-            let mut line = Heard::new(line, Arc::clone(&place), Arc::default());
-            let never = tokio::time::timeout(Duration::ZERO, line.write_all(b"an answer"));
-            assert!(never.await.is_err());
-            all.enter().unwrap();
-            assert!(has_to_leave(&place));
-        });
-    }
-
-    #[test]
     fn a_stranger_may_ask_only_so_often() {
         use futures_util::FutureExt as _;
         let all = connections(10, 2);
@@ -452,8 +354,7 @@ mod tests {
         assert_eq!([&first, &second, &third].map(|place| has_to_leave(place)), [false, true, false]);
         third.make_known();
         assert_eq!(all.enter().err(), Some(NoPlace::AllTaken));
-        second.make_known();
-        assert!(!second.is_known(), "it had to leave");
+        assert!(!second.make_known(), "it had to leave");
         drop(first);
         assert!(all.enter().is_ok());
     }

@@ -8,6 +8,7 @@
 mod accept;
 mod connections;
 mod files;
+mod heard;
 mod listeners;
 mod logging;
 mod memory;
