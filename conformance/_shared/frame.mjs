@@ -17,7 +17,8 @@ export const names = () => registered.map(({ name }) => name);
  * counts. The caller prints the sum.
  */
 export async function runAll(makeContext, only = []) {
-  // A promise that a check forgot must count against that check, not end the whole run.
+  // A promise that a check forgot must count against that check, not end the whole run. An abort is the end of an
+  // earlier check, which has its result already.
   process.on('unhandledRejection', (error) => error?.name !== 'AbortError' && failRunning?.(error));
   const tally = { passed: 0, failed: 0 };
   for (const entry of registered) {
@@ -50,6 +51,8 @@ async function runOne(makeContext, { fn, seconds }) {
 }
 
 function oneLine(error) {
-  const reason = error instanceof Error ? error.message || error.name : String(error);
+  // Some clients' errors say only a title; the server's own words are in the problem.
+  const detail = error?.problem?.detail ? ` (${error.status}: ${error.problem.detail})` : '';
+  const reason = (error instanceof Error ? error.message || error.name : String(error)) + detail;
   return reason.replace(/\s+/g, ' ').slice(0, 400);
 }

@@ -2,7 +2,8 @@
 // The server should be freshly started: the defaults and the order of numbered ids are looked at first.
 
 import { parseArgs } from 'node:util';
-import { names, runAll } from './frame.mjs';
+import { names, runAll } from '../_shared/frame.mjs';
+import { Context } from './support.mjs';
 
 // The order matters for the first two only, see there.
 import './checks/config.mjs';
@@ -17,7 +18,6 @@ import './checks/terminal.mjs';
 import './checks/volume.mjs';
 import './checks/errors.mjs';
 import './checks/beyond.mjs';
-import './checks/auth.mjs';
 
 const USAGE = 'usage: node run.mjs --base-url http://127.0.0.1:PORT [--token T] [--only NAME]... [--list]';
 
@@ -30,6 +30,9 @@ const { values } = parseArgs({
   },
 });
 
+// Without a token there is nothing to check.
+if (values.token) await import('./checks/auth.mjs');
+
 if (values.list) {
   console.log(names().join('\n'));
   process.exit(0);
@@ -41,5 +44,6 @@ if (!values['base-url'] || unknown.length > 0) {
 }
 
 const server = { baseUrl: values['base-url'].replace(/\/$/, ''), token: values.token };
-const failed = await runAll(server, values.only);
+const { passed, failed } = await runAll(() => new Context(server), values.only);
+console.log(`${passed} passed, ${failed} failed`);
 process.exit(failed === 0 ? 0 : 1);

@@ -1,6 +1,7 @@
 // What the checks need: a client per check that cleans up after itself, collectors of bytes, comparisons.
 
 import assert from 'node:assert/strict';
+import { setMaxListeners } from 'node:events';
 import { SandboxAgent, SandboxAgentError } from 'sandbox-agent';
 import { WebSocket } from 'ws';
 
@@ -13,11 +14,13 @@ const QUIET_MS = 5_000;
 export class Context {
   #cleaners = [];
   #started = [];
+  #over = new AbortController();
 
-  constructor({ baseUrl, token }, signal) {
+  constructor({ baseUrl, token }) {
     this.baseUrl = baseUrl;
     this.token = token;
-    this.signal = signal;
+    this.signal = this.#over.signal;
+    setMaxListeners(0, this.signal);
     this.agent = this.client();
   }
 
@@ -196,6 +199,8 @@ export class Context {
   }
 
   async cleanUp() {
+    // Ends every request and wait that the check still has in flight.
+    this.#over.abort();
     for (const cleaner of this.#cleaners.reverse()) {
       await settle(cleaner);
     }

@@ -1,10 +1,8 @@
 // The token. These checks run only if one was given.
 
 import assert from 'node:assert/strict';
-import { check as checkAlways } from '../frame.mjs';
+import { check } from '../../_shared/frame.mjs';
 import { refused, within } from '../support.mjs';
-
-const check = (name, fn) => checkAlways(name, fn, { needsToken: true });
 
 check('auth_is_needed', async (t) => {
   for (const token of [undefined, 'wrong', `${t.token}x`, t.token.slice(0, -1)]) {

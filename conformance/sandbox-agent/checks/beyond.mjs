@@ -1,7 +1,7 @@
 // What the original API has no way to do. Where the SDK has no call for it, plain requests are made.
 
 import assert from 'node:assert/strict';
-import { check } from '../frame.mjs';
+import { check } from '../../_shared/frame.mjs';
 import { readEvents, within } from '../support.mjs';
 
 check('stdin_can_be_closed', async (t) => {

@@ -1,7 +1,7 @@
 // getProcessConfig, setProcessConfig.
 
 import assert from 'node:assert/strict';
-import { check } from '../frame.mjs';
+import { check } from '../../_shared/frame.mjs';
 import { assertProblem, refused } from '../support.mjs';
 
 // These two look at a server whose limits nobody has changed yet.

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { SandboxAgent } from 'sandbox-agent';
-import { check } from '../frame.mjs';
+import { check } from '../../_shared/frame.mjs';
 
 check('connect_passes_the_health_gate', async (t) => {
   // The SDK's own defaults: global fetch, and every call waits until health says ok.

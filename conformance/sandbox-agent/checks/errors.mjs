@@ -1,7 +1,7 @@
 // What the server refuses, and how it says so.
 
 import assert from 'node:assert/strict';
-import { check } from '../frame.mjs';
+import { check } from '../../_shared/frame.mjs';
 import { assertProblem, refused } from '../support.mjs';
 
 check('unknown_process_is_404', async (t) => {

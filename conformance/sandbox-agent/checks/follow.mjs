@@ -1,7 +1,7 @@
 // followProcessLogs. How much it can carry is in volume.mjs.
 
 import assert from 'node:assert/strict';
-import { check } from '../frame.mjs';
+import { check } from '../../_shared/frame.mjs';
 import { decodeEntry, inBatches, numbers, readEvents, sameBytes, within } from '../support.mjs';
 
 /** A `cat` that has already said something. */

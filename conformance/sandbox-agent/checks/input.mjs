@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { check } from '../frame.mjs';
+import { check } from '../../_shared/frame.mjs';
 import { refused, sameBytes, within } from '../support.mjs';
 
 check('input_encodings', async (t) => {

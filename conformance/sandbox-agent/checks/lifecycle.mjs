@@ -1,7 +1,7 @@
 // createProcess, listProcesses, getProcess, stopProcess, killProcess, deleteProcess.
 
 import assert from 'node:assert/strict';
-import { check } from '../frame.mjs';
+import { check } from '../../_shared/frame.mjs';
 import { decodeEntry, inBatches, median, refused, timed } from '../support.mjs';
 
 // Numbers in ids sort wrongly as text only where a digit is added. On a young server 9 → 10 is close,

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { check } from '../frame.mjs';
+import { check } from '../../_shared/frame.mjs';
 import { decodeEntry, MB, numbers, printNumbers, refused, sameBytes } from '../support.mjs';
 
 /** A `cat` with one log entry for each text: the next is sent when the one before has come out. */

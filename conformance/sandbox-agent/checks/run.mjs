@@ -1,7 +1,7 @@
 // runProcess.
 
 import assert from 'node:assert/strict';
-import { check } from '../frame.mjs';
+import { check } from '../../_shared/frame.mjs';
 import { MB, numbers, printNumbers, refused, sameBytes, timed } from '../support.mjs';
 
 // The children in these checks live for 9 s or more; an answer within this time did not wait for them.

@@ -1,7 +1,7 @@
 // connectProcessTerminal, resizeProcessTerminal. How much a terminal can carry is in volume.mjs.
 
 import assert from 'node:assert/strict';
-import { check } from '../frame.mjs';
+import { check } from '../../_shared/frame.mjs';
 import { median, refused, sameBytes, within } from '../support.mjs';
 
 const text = (string) => Buffer.from(string);

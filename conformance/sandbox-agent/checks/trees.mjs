@@ -1,7 +1,7 @@
 // A stop, a kill and a timeout reach every descendant, and children inherit nothing from the server.
 
 import assert from 'node:assert/strict';
-import { check } from '../frame.mjs';
+import { check } from '../../_shared/frame.mjs';
 
 /** Starts a script that prints the pids of its descendants, one a line, and waits for `count` of them. */
 async function family(t, script, count, options) {

@@ -1,7 +1,7 @@
 // Much output, slow readers, many terminals: nothing is lost, and nobody waits for somebody else.
 
 import assert from 'node:assert/strict';
-import { check } from '../frame.mjs';
+import { check } from '../../_shared/frame.mjs';
 import { decodeEntry, inBatches, MB, numbers, pause, printNumbers, readEvents, sameBytes } from '../support.mjs';
 
 // Far more than a log keeps (10 MiB) plus what sockets hold on the way.

@@ -7,7 +7,7 @@ mod api;
 mod cli;
 mod dialect;
 mod front;
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub mod fuzzing;
 mod local;
 mod peer;

@@ -1,4 +1,4 @@
-//! The parsers of the API for `crate::fuzzing`: bodies, queries, frames and headers. Only with `--cfg fuzzing`.
+//! The parsers of the API for `crate::fuzzing`: bodies, queries, frames and headers.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -7,6 +7,7 @@ use futures_util::FutureExt;
 use outlive_core::attach::Size;
 use outlive_core::config::{Config, ProcessConfig};
 use outlive_core::process::{Patch, Spec};
+use outlive_core::session::SessionSpec;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -18,7 +19,7 @@ use super::run::RunRequest;
 use super::tickets::TicketRequest;
 use super::tokens::TokenRequest;
 use super::wait::WaitRequest;
-use super::{connect, events, input, logs, output, processes, terminal};
+use super::{connect, context, events, execs, input, logs, output, processes, sessions, terminal};
 use crate::access::{Credential, credentials};
 
 /// Errors quote up to 200 characters of a value, a few of them in one sentence.
@@ -64,6 +65,10 @@ pub fn json_bodies(data: &[u8]) {
     body::<TicketRequest>(data);
     body::<TokenRequest>(data);
     body::<WaitRequest>(data).map(|request| taken(request.condition()));
+    body::<SessionSpec>(data);
+    body::<execs::ExecRequest>(data);
+    body::<sessions::StartRequest>(data);
+    body::<sessions::StartHow>(data);
     // Whatever is taken as anything is JSON.
     if body::<Value>(data).is_none() {
         assert!(parse::<Patch>(data).is_err() && parse::<Config>(data).is_err());
@@ -76,7 +81,10 @@ pub fn queries(data: &[u8]) {
     let (mut parts, ()) = Request::new(()).into_parts();
     parts.uri = uri;
     query::<processes::ListQuery>(&mut parts);
+    query::<processes::GetQuery>(&mut parts);
     query::<processes::DeleteQuery>(&mut parts);
+    query::<execs::GetQuery>(&mut parts);
+    query::<context::ContextQuery>(&mut parts);
     query::<EndQuery>(&mut parts);
     query::<logs::LogsQuery>(&mut parts);
     query::<output::OutputQuery>(&mut parts);

@@ -11,7 +11,7 @@ mod docs;
 mod events;
 mod execs;
 pub(crate) mod extract;
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub(crate) mod fuzzing;
 mod health;
 mod input;

@@ -15,7 +15,7 @@ mod routes;
 
 use axum::Router;
 
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub(crate) use self::e2b::fuzzing::messages as fuzz_e2b_messages;
 pub(crate) use self::routes::{Route, Routes};
 use crate::api::App;

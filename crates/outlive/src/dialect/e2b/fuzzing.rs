@@ -1,4 +1,4 @@
-//! The parsers of this dialect for `crate::fuzzing`. Only with `--cfg fuzzing`.
+//! The parsers of this dialect for `crate::fuzzing`.
 
 use std::time::Duration;
 

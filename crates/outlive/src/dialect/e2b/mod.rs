@@ -9,7 +9,7 @@ mod connect;
 mod control;
 mod end;
 mod error;
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub(super) mod fuzzing;
 mod init;
 mod input;
