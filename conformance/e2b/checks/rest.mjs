@@ -42,6 +42,7 @@ check('init_that_was_overtaken_is_ignored', async (t) => {
   assert.equal((await init(t, { envVars: { N: 'new' }, timestamp: iso(at) })).status, 204);
   assert.equal((await init(t, { envVars: { N: 'old' }, timestamp: iso(at - 1000) })).status, 204);
   assert.equal((await (await fetch(`${t.url}/envs`)).json()).N, 'new');
+  for (const envVars of [{ '': 'x' }, { 'A=B': 'x' }, { A: '\0' }]) assert.equal((await init(t, { envVars })).status, 400);
   const wrong = await init(t, { timestamp: 'yesterday' });
   assert.equal(wrong.status, 400);
   assert.equal((await wrong.json()).code, 400);

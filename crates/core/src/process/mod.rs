@@ -33,5 +33,6 @@ pub(crate) use record::{Idempotency, Record};
 pub(crate) use spec::check_name;
 pub use spec::{
     EnvMode, IfTagExists, Limits, OnTimeout, Owner, Patch, Pty, RestartMode, RestartPolicy, Source, Spec, StdinMode,
+    check_variable,
 };
 pub(crate) use user::User;

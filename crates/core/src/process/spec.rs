@@ -292,12 +292,7 @@ impl Spec {
             }
         }
         for (name, value) in &self.env {
-            if name.is_empty() || name.contains(['=', '\0']) {
-                return Err(Error::invalid("env", "names without '=' and NUL", format!("{name:?}")));
-            }
-            if value.as_ref().is_some_and(|value| value.contains('\0')) {
-                return Err(Error::invalid("env", "values without NUL", name));
-            }
+            check_variable(name, value.as_deref().unwrap_or_default())?;
         }
         check_annotations(self.annotations.iter())?;
         if self.shell && !self.args.is_empty() {
@@ -324,6 +319,17 @@ impl Spec {
         }
         Ok(())
     }
+}
+
+/// Whether the kernel would take it.
+pub fn check_variable(name: &str, value: &str) -> Result<()> {
+    if name.is_empty() || name.contains(['=', '\0']) {
+        return Err(Error::invalid("env", "names without '=' and NUL", format!("{name:?}")));
+    }
+    if value.contains('\0') {
+        return Err(Error::invalid("env", "values without NUL", name));
+    }
+    Ok(())
 }
 
 pub(crate) fn check_name(field: &str, name: &str) -> Result<()> {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use outlive_core::process::check_variable;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -77,6 +78,9 @@ fn apply(app: &App, request: InitRequest) -> Result<(), Problem> {
             return Ok(());
         }
         known.at = Some(at);
+    }
+    for (name, value) in request.env_vars.iter().flatten() {
+        check_variable(name, value)?;
     }
     if let Some(secret) = request.access_token.filter(|secret| !secret.is_empty()) {
         if !app.access.needs_token() {

@@ -55,8 +55,7 @@ impl Envelopes {
         loop {
             if let Some((flags, payload)) = take(&mut self.rest, self.largest)? {
                 if flags & END != 0 {
-                    // Only servers say so; a client just ends.
-                    continue;
+                    return Err(Failure::invalid("protocol error: the end of a stream is for servers to say"));
                 }
                 return self.codec.decode(&payload).map(Some);
             }
