@@ -4,10 +4,12 @@
 
 mod harness;
 
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 
 use harness::http::Answer;
 use harness::{Outlive, Setup, eventually};
+use rustix::process::{Resource, Rlimit};
 use serde_json::{Value, json};
 
 /// An outlive that is started by a shell line, which ends with `exec "$@"`.
@@ -69,6 +71,34 @@ fn without_descriptors_nothing_new_is_started_and_nothing_ends() {
     assert_eq!((refused.status, refused.code()), (503, "descriptors_exhausted"), "{}", refused.text());
     assert!(ids.len() > 10, "{}", ids.len());
     recovers(&outlive, &ids, &spec);
+}
+
+/// A large message travels to the holder in a file of its own. When there was no descriptor for it, nobody told the one who waited.
+#[test]
+fn a_start_whose_message_cannot_be_sent_is_refused() {
+    let outlive = Outlive::start();
+    let mut stream = outlive.http().connect().unwrap();
+    let mut ask = |body: &str| {
+        let head = "POST /v1/processes HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json";
+        write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+        let mut answer = Vec::new();
+        let mut room = [0; 4096];
+        while !answer.ends_with(b"}") {
+            let count = stream.read(&mut room).unwrap();
+            assert!(count > 0, "{}", String::from_utf8_lossy(&answer));
+            answer.extend_from_slice(&room[..count]);
+        }
+        String::from_utf8(answer).unwrap()
+    };
+    let large = json!({ "command": "true", "env": { "LARGE": "x".repeat(100_000) } }).to_string();
+    assert!(ask(&large).starts_with("HTTP/1.1 200"));
+    let server = rustix::process::Pid::from_raw(outlive.server_pid() as i32);
+    let none = Rlimit { current: Some(3), maximum: rustix::process::getrlimit(Resource::Nofile).maximum };
+    let usual = rustix::process::prlimit(server, Resource::Nofile, none).unwrap();
+    let refused = ask(&large);
+    rustix::process::prlimit(server, Resource::Nofile, usual).unwrap();
+    assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("descriptors_exhausted"), "{refused}");
+    assert!(ask(&large).starts_with("HTTP/1.1 200"));
 }
 
 #[test]

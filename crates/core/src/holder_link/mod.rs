@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex};
 
 use outlive_holder::log::{Cause, Stream};
 use outlive_holder::wire::{
-    Arm, Conclude, End, Reach, Received, Record, Signal, Socket, Spawn, SpawnFailed, Spawned, ToHolder, ToServer,
-    Welcome,
+    Arm, Conclude, End, Reach, Received, Record, Signal, Socket, Spawn, SpawnFailed, SpawnStage, Spawned, ToHolder,
+    ToServer, Welcome,
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -53,13 +53,21 @@ pub struct HolderLink(Arc<Line>);
 struct Line {
     socket: AsyncFd<Socket>,
     room: Room,
-    overflow: Mutex<VecDeque<(Vec<u8>, Option<OwnedFd>)>>,
+    overflow: Mutex<VecDeque<Unsent>>,
     has_overflow: Notify,
     requests: Requests,
     gone: AtomicBool,
     is_gone: Notify,
     retired: AtomicBool,
     welcome: Welcome,
+}
+
+/// A message that did not fit.
+struct Unsent {
+    bytes: Vec<u8>,
+    fd: Option<OwnedFd>,
+    /// Who waits for its answer; 0 is nobody.
+    request: u32,
 }
 
 impl HolderLink {
@@ -75,7 +83,13 @@ impl HolderLink {
         self.0.gone.load(SeqCst)
     }
 
+    /// A message that asks for no answer.
     fn send(&self, message: &ToHolder, fd: Option<BorrowedFd<'_>>) {
+        self.send_for(0, message, fd);
+    }
+
+    /// Who waits for the answer of `request` is told if it cannot be sent.
+    fn send_for(&self, request: u32, message: &ToHolder, fd: Option<BorrowedFd<'_>>) {
         let still_heard = matches!(message, ToHolder::Resume(_));
         if self.is_gone() || self.is_retired() && !still_heard {
             return;
@@ -87,15 +101,22 @@ impl HolderLink {
             match self.0.socket.get_ref().send(&bytes, &fds) {
                 Ok(()) => return,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => {
-                    tracing::error!(%error, "the holder does not take messages");
-                    return;
-                }
+                Err(error) => return self.lost(request, &error),
             }
         }
-        let fd = fd.and_then(|fd| fd.try_clone_to_owned().ok());
-        overflow.push_back((bytes, fd));
+        match fd.map(|fd| fd.try_clone_to_owned()).transpose() {
+            Ok(fd) => overflow.push_back(Unsent { bytes, fd, request }),
+            Err(error) => return self.lost(request, &error),
+        }
         self.0.has_overflow.notify_one();
+    }
+
+    /// A message that cannot be sent at all, for want of a descriptor for its contents, say.
+    fn lost(&self, request: u32, error: &io::Error) {
+        tracing::error!(%error, "a message to the holder is lost");
+        let errno = error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error());
+        let failed = SpawnFailed { request, key: 0, stage: SpawnStage::Prepare, errno };
+        self.0.requests.answer(request, Answer::Failed(failed));
     }
 
     /// Starts a process; the answer comes when it has executed its program.
@@ -106,7 +127,7 @@ impl HolderLink {
         let (number, answer) = self.0.requests.open();
         spawn.request = number;
         crate::hooks::reach("spawn_asked");
-        self.send(&ToHolder::Spawn(spawn), None);
+        self.send_for(number, &ToHolder::Spawn(spawn), None);
         match answer.await {
             Ok(Answer::Started(started)) => Ok(started),
             Ok(Answer::Failed(failed)) => Err(SpawnFailure::Failed(failed)),
@@ -122,7 +143,7 @@ impl HolderLink {
     /// As [`signal`](Self::signal), to the tree, the group of the command, or the command alone.
     pub(crate) async fn signal_to(&self, key: u64, signal: u8, reach: Reach) -> Result<u32> {
         let (request, answer) = self.0.requests.open();
-        self.send(&ToHolder::Signal(Signal { request, key, signal, reach: reach as u8 }), None);
+        self.send_for(request, &ToHolder::Signal(Signal { request, key, signal, reach: reach as u8 }), None);
         match answer.await {
             Ok(Answer::Done(done)) => Ok(done.signalled),
             _ => Err(self.why_not()),
@@ -144,7 +165,7 @@ impl HolderLink {
         // The answer to the last one counts for both: they arrive in order.
         for (stream, fd, request) in [(first, first_fd, 0), (second, second_fd, number)] {
             let record = Record { key, stream: stream as u8, log_budget, request };
-            self.send(&ToHolder::Record(record), Some(fd.as_fd()));
+            self.send_for(number, &ToHolder::Record(record), Some(fd.as_fd()));
         }
         match answer.await {
             Ok(Answer::Started(started)) => Ok(started),
@@ -157,7 +178,8 @@ impl HolderLink {
     pub(crate) async fn conclude(&self, key: u64, status: std::result::Result<u8, u8>, cause: Cause) -> Result<()> {
         let (request, answer) = self.0.requests.open();
         let (code, signal) = (status.ok().unwrap_or(0), status.err().unwrap_or(0));
-        self.send(&ToHolder::Conclude(Conclude { request, key, code, signal, cause: cause as u8 }), None);
+        let conclude = Conclude { request, key, code, signal, cause: cause as u8 };
+        self.send_for(request, &ToHolder::Conclude(conclude), None);
         match answer.await {
             Ok(Answer::Done(_)) => Ok(()),
             _ => Err(self.why_not()),
@@ -167,7 +189,8 @@ impl HolderLink {
     /// Begins the end of a tree. The holder carries it out whether or not this server lives.
     pub(crate) fn end(&self, key: u64, signal: u8, kill_at: u64, cause: Cause) -> Ending {
         let (request, answer) = self.0.requests.open();
-        self.send(&ToHolder::End(End { request, key, signal, kill_at, cause: cause as u8 }), None);
+        let end = End { request, key, signal, kill_at, cause: cause as u8 };
+        self.send_for(request, &ToHolder::End(end), None);
         Ending(answer)
     }
 
@@ -296,18 +319,17 @@ impl HolderLink {
         }
         let send = || {
             let mut overflow = lock(&self.0.overflow);
-            while let Some((bytes, fd)) = overflow.front() {
-                let fds: Vec<BorrowedFd<'_>> = fd.iter().map(AsFd::as_fd).collect();
-                self.0.socket.get_ref().send(bytes, &fds)?;
+            while let Some(unsent) = overflow.front() {
+                let fds: Vec<BorrowedFd<'_>> = unsent.fd.iter().map(AsFd::as_fd).collect();
+                self.0.socket.get_ref().send(&unsent.bytes, &fds)?;
                 overflow.pop_front();
             }
             Ok(())
         };
         if let Err(error) = self.0.room.send(send).await {
-            // One that cannot be sent at all (no descriptor for its contents) must not hold up the others; a line that
-            // broke is noticed by who receives.
-            tracing::error!(%error, "a message to the holder is lost");
-            lock(&self.0.overflow).pop_front();
+            // It must not hold up the others; a line that broke is noticed by who receives.
+            let unsent = lock(&self.0.overflow).pop_front();
+            self.lost(unsent.map_or(0, |unsent| unsent.request), &error);
         }
     }
 }

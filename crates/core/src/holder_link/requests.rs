@@ -31,10 +31,10 @@ impl Requests {
     pub(super) fn open(&self) -> (u32, oneshot::Receiver<Answer>) {
         let (sender, receiver) = oneshot::channel();
         let mut open = lock(&self.0);
-        // Numbers come round; one that still waits is passed over.
+        // Numbers come round; one that still waits is passed over, and 0, which is nobody.
         loop {
             open.last = open.last.wrapping_add(1);
-            if !open.waiting.contains_key(&open.last) {
+            if open.last != 0 && !open.waiting.contains_key(&open.last) {
                 break;
             }
         }
