@@ -37,18 +37,23 @@ const SCRIPT: &str = "script";
 const KILL_WITH_SESSION: &str = "outlive.killWithSession";
 
 impl Core {
-    /// Starts a process with the state that the session has when its turn comes.
+    /// Starts a process with the state that the session has when its turn comes; also if whoever asked goes away, because what
+    /// has been written for it must be taken away again.
     pub async fn start_in_session(&self, session: &Arc<Session>, start: StartSpec) -> Result<Arc<Process>> {
+        let (core, session) = (self.clone(), Arc::clone(session));
+        let task = tokio::spawn(async move { core.start_from(&session, start).await });
+        task.await.unwrap_or_else(|_| Err(Error::server_replaced()))
+    }
+
+    async fn start_from(&self, session: &Arc<Session>, start: StartSpec) -> Result<Arc<Process>> {
         let mut spec = start.spec;
         spec.check()?;
         if spec.command.contains('\0') {
             return Err(Error::invalid("command", "text without NUL", "a NUL"));
         }
         let asked = request_hash(&(&session.id, &spec));
-        let folder = session.folder_of_start();
-        let prepared = session.prepare_start(&folder, &spec).await;
-        let folder = Remover(folder);
-        let deleted_cwd = prepared?;
+        let folder = Remover(session.folder_of_start());
+        let deleted_cwd = session.prepare_start(&folder.0, &spec).await?;
         let script = folder.0.file(SCRIPT, "").to_string_lossy().into_owned();
         let shell = session.shell();
         let of_session = shell.spec();
@@ -80,9 +85,9 @@ impl Core {
         let session = self.find_session(id)?;
         let bound =
             |process: &Arc<Process>| process.spec().annotations.get(KILL_WITH_SESSION).is_some_and(|of| of == id);
-        let bound: Vec<_> = self.list(false).into_iter().filter(bound).collect();
         session.delete().await?;
-        for process in bound {
+        // Now: one may have been started meanwhile, and none can be any more.
+        for process in self.list(false).into_iter().filter(bound) {
             let _ = process.kill(Duration::from_secs(5)).await;
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! Nothing stays behind: descriptors, files, pipes, processes.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use serde_json::json;
@@ -64,6 +65,25 @@ fn idle_sessions_have_no_files_and_a_stop_takes_the_folder() {
     assert_eq!(files(&folder).len(), 2, "the folder of all and the folder of this one: {:?}", files(&folder));
     assert_eq!(outlive.stop(), 0);
     assert_eq!(files(&folder), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_client_that_left_during_a_start_left_its_files_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let outlive = with_own_folder(&folder);
+    let session = Session::new(&outlive, Shell::Bash);
+    let blocking = session.begin("sleep 1000");
+    let is_of_a_start = |path: &PathBuf| path.to_string_lossy().contains("/.start_");
+    let body = json!({ "command": "true" }).to_string();
+    let mut client = outlive.http().connect().unwrap();
+    let head = format!("POST {} HTTP/1.1\r\nhost: localhost", session.path("/processes"));
+    write!(client, "{head}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    eventually("it has begun", || files(&folder).iter().any(is_of_a_start).then_some(()));
+    drop(client);
+    // On a connection of its own: answered after the other one's end was seen.
+    assert_eq!(outlive.get("/v1/health").status, 200);
+    assert_eq!(session.cancel(&blocking).status, 200);
+    eventually("nothing is left of it", || (!files(&folder).iter().any(is_of_a_start)).then_some(()));
 }
 
 #[test]
