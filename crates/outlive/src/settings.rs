@@ -156,6 +156,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_limit_is_documented() {
+        let documented = include_str!("../../../docs/security.md");
+        for name in limit_names() {
+            assert!(documented.contains(&format!("| `{name}` |")), "{name} is not in docs/security.md");
+        }
+    }
+
+    #[test]
     fn limits_are_set_by_name() {
         let mut settings = Settings::default();
         settings.set_limit("maxConnections=9").unwrap();
