@@ -275,7 +275,7 @@ mod tests {
     }
 
     fn entries(log: &Arc<Log>, after: u64, tail: Option<u64>) -> Vec<Entry> {
-        let mut cursor = EntryCursor::once(Arc::clone(log), after, tail, StreamFilter::All);
+        let mut cursor = EntryCursor::live(Arc::clone(log), after, tail, StreamFilter::All);
         std::iter::from_fn(|| cursor.next_entry()).collect()
     }
 

@@ -83,6 +83,7 @@ impl Services {
             announced: false,
             idempotency: None,
             size: None,
+            sizes: Default::default(),
             restarts: 0,
             stop_wanted: false,
             reserved: false,

@@ -4,7 +4,9 @@
 
 mod access;
 mod api;
+mod asciicast;
 mod cli;
+mod decoder;
 mod dialect;
 mod front;
 #[cfg(any(fuzzing, test))]

@@ -35,8 +35,8 @@ impl EntryCursor {
         Self::with(log, after, tail, filter, Flow::Lossless)
     }
 
-    /// For a single look at what there is.
-    pub fn once(log: Arc<Log>, after: u64, tail: Option<u64>, filter: StreamFilter) -> Self {
+    /// The same, but the program does not wait for who reads.
+    pub fn live(log: Arc<Log>, after: u64, tail: Option<u64>, filter: StreamFilter) -> Self {
         Self::with(log, after, tail, filter, Flow::Live)
     }
 
@@ -110,6 +110,11 @@ impl EntryCursor {
                 }
             }
         }
+    }
+
+    /// How the program ended, if it has.
+    pub fn exit(&self) -> Option<Exit> {
+        self.cursor.log().exit()
     }
 
     /// The next entry that is there now.

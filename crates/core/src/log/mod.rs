@@ -126,6 +126,16 @@ impl Log {
         self.source.last_output_at_ms()
     }
 
+    /// The sequence of the entry that has this byte, or the oldest one there is.
+    pub fn sequence_at(&self, offset: u64) -> u64 {
+        self.source.mark_of(offset).unwrap_or(self.source.marks().start) + 1
+    }
+
+    /// When the entry after this sequence was recorded.
+    pub fn time_of(&self, after: u64) -> Option<u64> {
+        self.source.mark(after).map(|mark| mark.at_ms)
+    }
+
     /// The stream and length of every chunk that is still there, oldest first.
     pub(crate) fn chunks(&self) -> Vec<(Stream, u64)> {
         let (head, tail) = (self.head(), self.tail());

@@ -9,6 +9,7 @@ use outlive_holder::log::Cause;
 
 use super::input::Limits;
 use super::lifecycle::{Inner, Process};
+use super::sizes::SizeChange;
 use super::spec::{self, Patch, Spec};
 use super::state::{Command, Phase};
 use crate::attach::{Attachment, AttachmentInfo, Role, Size};
@@ -68,6 +69,9 @@ impl Process {
         self.input.resize(size)?;
         if inner.record.size.or(inner.record.spec.size()) != Some(size) {
             inner.record.size = Some(size);
+            let (oldest, offset) = inner.log.as_ref().map_or((0, 0), |log| (log.tail(), log.head()));
+            let change = SizeChange { offset, at_ms: clock::wall_ms(), size };
+            inner.record.sizes.note(change, oldest);
             self.updated(inner, crate::events::Why::Resized);
         }
         Ok(())
@@ -129,6 +133,12 @@ impl Process {
             // A terminal that just ended has no size to set.
             let _ = self.apply_size(inner, wanted);
         }
+    }
+
+    /// The size that the terminal began with, and how it changed; what is older than its log may be missing.
+    pub fn sizes(&self) -> (Option<Size>, Vec<SizeChange>) {
+        let inner = lock(&self.inner);
+        (inner.record.spec.size(), inner.record.sizes.changes().to_vec())
     }
 
     pub fn attachments(&self) -> Vec<AttachmentInfo> {

@@ -20,6 +20,7 @@ mod keep;
 mod launch;
 mod lifecycle;
 mod record;
+mod sizes;
 mod spec;
 mod start;
 mod state;
@@ -30,6 +31,7 @@ pub use info::{ExitReason, ProcessInfo, Status};
 pub(crate) use keep::Ended;
 pub use lifecycle::Process;
 pub(crate) use record::{Idempotency, Record};
+pub use sizes::SizeChange;
 pub(crate) use spec::check_name;
 pub use spec::{
     EnvMode, IfTagExists, Limits, OnTimeout, Owner, Patch, Pty, RestartMode, RestartPolicy, Source, Spec, StdinMode,

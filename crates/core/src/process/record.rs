@@ -4,6 +4,7 @@ use outlive_holder::log::{Cause, Exit};
 use serde::{Deserialize, Serialize};
 
 use super::Spec;
+use super::sizes::SizeHistory;
 use crate::attach::Size;
 use crate::log::{LogEnd, Place};
 
@@ -54,6 +55,8 @@ pub(crate) struct Record {
     pub(crate) idempotency: Option<Idempotency>,
     #[serde(default)]
     pub(crate) size: Option<Size>,
+    #[serde(default)]
+    pub(crate) sizes: SizeHistory,
     #[serde(default)]
     pub(crate) restarts: u32,
     /// Somebody wanted it to stop, so its restart policy rests.

@@ -124,7 +124,7 @@ pub(super) async fn logs(
     }
     let mut entries = Vec::new();
     if let (Some(filter), Some(log)) = (filter, process.log_if_started()?) {
-        let mut cursor = EntryCursor::once(log, after, query.tail, filter);
+        let mut cursor = EntryCursor::live(log, after, query.tail, filter);
         while let Some(entry) = cursor.next_entry() {
             entries.push(to_wire(&entry));
         }

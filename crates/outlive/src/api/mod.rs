@@ -22,6 +22,7 @@ mod observe;
 mod output;
 pub(crate) mod problem;
 mod processes;
+mod recording;
 mod run;
 mod sessions;
 mod sse;
@@ -70,6 +71,7 @@ fn groups() -> [(Needs, OpenApiRouter<App>); 5] {
         .routes(routes!(wait::wait))
         .routes(routes!(logs::logs))
         .routes(routes!(output::output))
+        .routes(routes!(recording::recording))
         .routes(routes!(observe::attachments))
         .routes(routes!(observe::tree))
         .routes(routes!(events::events))

@@ -33,8 +33,10 @@ mod input;
 mod kill;
 mod logs;
 mod output;
+mod play;
 mod process;
 mod ps;
+mod record;
 mod restart;
 mod rm;
 mod run;
@@ -108,6 +110,8 @@ pub(crate) enum Command {
     Rm(rm::Rm),
     Wait(wait::Wait),
     Session(session::Session),
+    Record(record::Record),
+    Play(play::Play),
     /// Follow what happens to processes
     Events(events::Events),
     /// Show or change limits
@@ -126,9 +130,12 @@ pub(crate) async fn execute(command: Command, connection: Connection) -> i32 {
         Command::Session(session) => session.runs_commands(),
         _ => false,
     };
-    let done = match find_server(connection) {
-        Ok(endpoint) => dispatch(command, Arc::new(Client::new(endpoint))).await,
-        Err(failure) => Err(failure),
+    let done = match command {
+        Command::Play(play) if play.is_file() => play.from_file().await,
+        command => match find_server(connection) {
+            Ok(endpoint) => dispatch(command, Arc::new(Client::new(endpoint))).await,
+            Err(failure) => Err(failure),
+        },
     };
     done.unwrap_or_else(|failure| {
         if !output::is_closed(&failure) {
@@ -183,6 +190,8 @@ async fn dispatch(command: Command, client: Arc<Client>) -> Result<i32> {
         Command::Rm(rm) => rm.execute(client).await,
         Command::Wait(wait) => wait.execute(client).await,
         Command::Session(session) => session.execute(client).await,
+        Command::Record(record) => record.execute(client).await,
+        Command::Play(play) => play.execute(client).await,
         Command::Events(events) => events.execute(client).await,
         Command::Config(config) => config.execute(client).await,
         Command::Status(status) => status.execute(client).await,

@@ -19,12 +19,16 @@ const MOST_WAITING: usize = 4;
 /// The server is told of the last printed bytes after this pause; of much, at once.
 const ACKNOWLEDGE_AFTER: std::time::Duration = std::time::Duration::from_millis(20);
 
-/// Prints text as it is.
-pub(crate) fn text(text: &str) -> Result<()> {
+pub(crate) fn bytes(bytes: &[u8]) -> Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
+    out.write_all(bytes)?;
     out.flush()?;
     Ok(())
+}
+
+/// Prints text as it is.
+pub(crate) fn text(text: &str) -> Result<()> {
+    bytes(text.as_bytes())
 }
 
 pub(crate) fn line(line: impl AsRef<str>) -> Result<()> {

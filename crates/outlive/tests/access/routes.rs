@@ -48,6 +48,7 @@ const MEANT: &[(&str, &str, &str)] = &[
     ("post", "/v1/processes/{id}/terminal/resize", "write"),
     ("get", "/v1/processes/{id}/logs", "read"),
     ("get", "/v1/processes/{id}/output", "read"),
+    ("get", "/v1/processes/{id}/recording", "read"),
     ("get", "/v1/processes/{id}/attachments", "read"),
     ("get", "/v1/processes/{id}/tree", "read"),
     ("get", "/v1/context", "read"),
