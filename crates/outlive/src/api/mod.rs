@@ -129,7 +129,8 @@ pub(crate) fn openapi() -> String {
     document.components.get_or_insert_default().add_security_scheme("token", SecurityScheme::Http(scheme));
     for (needs, group) in groups() {
         let (_, mut part) = group.split_for_parts();
-        for item in part.paths.paths.values_mut() {
+        for (path, item) in &mut part.paths.paths {
+            name_operations(path, item);
             needed_by(needs, item);
             operations(item).for_each(refused_by);
         }
@@ -138,6 +139,33 @@ pub(crate) fn openapi() -> String {
     let mut text = document.to_pretty_json().unwrap_or_default();
     text.push('\n');
     text
+}
+
+/// Names that are unique, as generators of clients need them: `GET /v1/processes/{id}/output` is `getProcessOutput`.
+fn name_operations(path: &str, item: &mut PathItem) {
+    let words: Vec<&str> = path.split('/').filter(|word| !word.is_empty() && *word != "v1").collect();
+    let mut name = String::new();
+    for (at, word) in words.iter().enumerate().filter(|(_, word)| !word.starts_with('{')) {
+        let is_one = words.get(at + 1).is_some_and(|next| next.starts_with('{'));
+        let one = word.strip_suffix("es").filter(|one| one.ends_with("ss")).or(word.strip_suffix('s'));
+        let word = one.filter(|_| is_one).unwrap_or(word);
+        for part in word.split(|letter: char| !letter.is_ascii_alphanumeric()) {
+            name.extend(part.chars().take(1).flat_map(char::to_uppercase).chain(part.chars().skip(1)));
+        }
+    }
+    let name = if name.is_empty() { "Root" } else { &name };
+    let methods = [
+        ("get", &mut item.get),
+        ("put", &mut item.put),
+        ("post", &mut item.post),
+        ("delete", &mut item.delete),
+        ("patch", &mut item.patch),
+    ];
+    for (method, operation) in methods {
+        if let Some(operation) = operation {
+            operation.operation_id = Some(format!("{method}{name}"));
+        }
+    }
 }
 
 /// Writes into the document what a path asks for.
@@ -209,6 +237,17 @@ mod tests {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../openapi.json");
         let checked_in = std::fs::read_to_string(path).unwrap_or_default();
         assert!(checked_in == super::openapi(), "openapi.json is out of date: run `cargo xtask openapi`");
+    }
+
+    #[test]
+    fn several_operations_had_the_same_name() {
+        let document: serde_json::Value = serde_json::from_str(&super::openapi()).unwrap();
+        let operations =
+            document["paths"].as_object().unwrap().values().flat_map(|item| item.as_object().unwrap().values());
+        let mut names: Vec<&str> = operations.filter_map(|operation| operation["operationId"].as_str()).collect();
+        names.sort_unstable();
+        assert!(names.contains(&"getProcessOutput") && names.contains(&"postSessionExec"), "{names:?}");
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
     }
 
     #[test]

@@ -1,0 +1,266 @@
+import { Backoff } from '../backoff.js';
+import type { Http, SocketClass } from '../http.js';
+import { OutliveError } from '../problem.js';
+import type { Process } from '../process.js';
+import type { Role, Size } from '../types.js';
+import { type Control, type Exit, type Gap, type Ready, type Resized, splitStream, type StreamName } from './frames.js';
+import { Queue } from './queue.js';
+
+export interface AttachOptions {
+  /** The first byte; absent: only what comes from now on, unless `tail` says otherwise. */
+  from?: number;
+  /** Begin so many bytes before the end. */
+  tail?: number;
+  role?: Role;
+  /** `lossless`: the program waits for us, within bounds. Default of writers. */
+  flow?: 'lossless' | 'live';
+  size?: Size;
+  /** How many bytes may be under way to the reader. A browser would take everything, and fill its memory. */
+  windowBytes?: number;
+  /** Somebody else's leave to attach once, instead of a token. It is good for one connection: after a loss, it ends. */
+  ticket?: string;
+}
+
+export type AttachItem =
+  | { type: 'connected'; offset: number; role: Role; size: Size | undefined }
+  /** Attempts go on by themselves. */
+  | { type: 'reconnecting'; why: string }
+  | { type: 'output'; offset: number; stream: StreamName; bytes: Uint8Array }
+  | Gap
+  | Resized
+  /** Something that this client should know and that ends nothing, such as input that was refused. */
+  | { type: 'notice'; code: string; message: string }
+  | Exit;
+
+const WINDOW_BYTES = 512 * 1024;
+/** What was taken is told at the latest after this time; of much, at once. */
+const ACKNOWLEDGE_AFTER_MS = 100;
+/** Input per frame; the server takes 64 KiB. */
+const INPUT_BYTES = 32 * 1024;
+/** Input that waits for a connection. Who types more into nothing is told. */
+const MOST_WAITING_BYTES = 256 * 1024;
+/** A socket that has not opened by then never will. */
+const OPEN_WITHIN_MS = 15_000;
+
+/** Ends an attachment; whoever deleted the process, or made another use of the socket, meant it. */
+const FATAL_CLOSES: Record<number, string> = { 1001: 'deleted', 1008: 'refused', 1009: 'message_too_large' };
+
+type Socket = InstanceType<SocketClass>;
+
+/**
+ * Being attached to a process, as a stream: `for await (const item of attachment)`. It ends after the exit or `close()`. When a
+ * connection is lost, the next one goes on at the exact byte; nothing is given out twice.
+ *
+ * What has been given out counts as taken when the next item is asked for; the server sends only so much beyond that.
+ */
+export class Attachment implements AsyncIterable<AttachItem>, AsyncIterator<AttachItem, undefined> {
+  readonly #http: Http;
+  readonly #process: Process;
+  readonly #options: AttachOptions;
+  readonly #items = new Queue<AttachItem>();
+  readonly #over = new AbortController();
+  #socket: Socket | undefined;
+  #size: Size | undefined;
+  /** The next byte to come. */
+  #offset: number | undefined;
+  /** Everything before it has been taken by the reader. */
+  #taken = 0;
+  #told = 0;
+  #tellTimer: ReturnType<typeof setTimeout> | undefined;
+  /** Given out last, and taken when the next one is asked for. */
+  #inHand = 0;
+  #waiting: Uint8Array<ArrayBuffer>[] = [];
+  #waitingBytes = 0;
+  /** Input sent on this connection, and what the server had taken before it. */
+  #sent = 0;
+  #inputOffset = 0;
+
+  constructor(http: Http, process: Process, options: AttachOptions) {
+    this.#http = http;
+    this.#process = process;
+    this.#options = options;
+    this.#size = options.size;
+    this.#offset = options.from;
+    void this.#stay();
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  async next(): Promise<IteratorResult<AttachItem, undefined>> {
+    this.#take(this.#inHand);
+    const result = await this.#items.next();
+    const item = result.value;
+    this.#inHand = item?.type === 'output' ? item.offset + item.bytes.length : 0;
+    return result;
+  }
+
+  async return(): Promise<IteratorResult<AttachItem, undefined>> {
+    this.close();
+    return { done: true, value: undefined };
+  }
+
+  /** Types. Without a connection it waits for the next one. */
+  write(data: string | Uint8Array): void {
+    const bytes = typeof data === 'string' ? new TextEncoder().encode(data) : data;
+    for (let at = 0; at < bytes.length; at += INPUT_BYTES) this.#send(bytes.slice(at, at + INPUT_BYTES));
+  }
+
+  /** The window has another size. Whose size rules is decided by the terminal's `sizePolicy`. */
+  resize(size: Size): void {
+    this.#size = size;
+    this.#say({ type: 'resize', ...size });
+  }
+
+  signal(signal: string | number): void {
+    this.#say({ type: 'signal', signal });
+  }
+
+  /** Detaches. The process does not mind. */
+  close(): void {
+    this.#over.abort();
+    this.#say({ type: 'close' });
+    this.#socket?.close(1000);
+    this.#items.end();
+  }
+
+  async #stay(): Promise<void> {
+    const backoff = new Backoff();
+    while (!this.#over.signal.aborted) {
+      try {
+        const end = await this.#connect(backoff);
+        if (end === 'over') return this.#items.end();
+        this.#items.push({ type: 'reconnecting', why: end });
+      } catch (error) {
+        if (this.#over.signal.aborted) return;
+        const isPassing = error instanceof OutliveError && error.isPassing;
+        if (!isPassing || this.#options.ticket !== undefined) return this.#items.end(error);
+        this.#items.push({ type: 'reconnecting', why: error.message });
+      }
+      if (this.#options.ticket !== undefined) {
+        return this.#items.end(new OutliveError('ticket_used', 'the connection is lost, and its ticket was good for one'));
+      }
+      await backoff.pause(this.#over.signal);
+    }
+  }
+
+  /** One connection, until its end: `over`, or why it was lost. */
+  async #connect(backoff: Backoff): Promise<string> {
+    const { role = 'writer', flow, tail, windowBytes = WINDOW_BYTES, ticket } = this.#options;
+    const query: Record<string, string | number | undefined> = { role, flow, ...this.#size, window: windowBytes };
+    let isTerminal: boolean | undefined;
+    if (ticket === undefined) {
+      // A socket cannot say why it was refused: these can.
+      const info = await this.#process.info();
+      isTerminal = info.tty;
+      if (this.#offset !== undefined && this.#offset < info.outputStart) {
+        this.#items.push({ type: 'gap', from: this.#offset, to: info.outputStart });
+        this.#offset = info.outputStart;
+      }
+      if (this.#http.hasToken) query['ticket'] = (await this.#process.ticket(role)).ticket;
+    } else {
+      query['ticket'] = ticket;
+    }
+    if (this.#offset !== undefined) query['from'] = this.#offset;
+    else if (tail !== undefined) query['tail'] = tail;
+    const path = `/v1/processes/${encodeURIComponent(this.#process.id)}/connect`;
+    const socket = this.#http.socket(path, query);
+    socket.binaryType = 'arraybuffer';
+    this.#socket = socket;
+    return new Promise((resolve, reject) => {
+      let end: string | undefined;
+      const opening = setTimeout(() => socket.close(), OPEN_WITHIN_MS);
+      socket.onerror = () => {};
+      socket.onmessage = ({ data }) => {
+        if (typeof data !== 'string') {
+          // With a ticket alone nothing could be asked before; only terminals are shared by one.
+          this.#output(splitStream(new Uint8Array(data as ArrayBuffer), isTerminal ?? true));
+          return;
+        }
+        const frame = JSON.parse(data) as Control;
+        if (frame.type === 'ready') {
+          clearTimeout(opening);
+          backoff.reset();
+          this.#ready(frame);
+        } else if (frame.type === 'error') {
+          this.#items.push({ type: 'notice', code: frame.code, message: frame.message });
+        } else {
+          if (frame.type === 'gap') this.#offset = frame.to;
+          if (frame.type === 'exit') end = 'over';
+          this.#items.push(frame);
+        }
+      };
+      socket.onclose = ({ code, reason }) => {
+        clearTimeout(opening);
+        clearTimeout(this.#tellTimer);
+        this.#tellTimer = undefined;
+        this.#socket = undefined;
+        const fatal = FATAL_CLOSES[code];
+        if (end === undefined && fatal) reject(new OutliveError(fatal, reason || `closed with ${code}`));
+        else resolve(end ?? (reason || `the connection was lost (${code})`));
+      };
+    });
+  }
+
+  #ready(ready: Ready): void {
+    const uncertain = this.#sent - (ready.inputOffset - this.#inputOffset);
+    if (this.#sent > 0 && uncertain > 0) {
+      // Typed twice would be worse than not at all.
+      const message = `up to ${uncertain} bytes of input may not have arrived when the connection was lost`;
+      this.#items.push({ type: 'notice', code: 'input_uncertain', message });
+    }
+    [this.#sent, this.#inputOffset] = [0, ready.inputOffset];
+    this.#offset = ready.offset;
+    this.#taken = Math.max(this.#taken, ready.offset);
+    this.#told = ready.offset;
+    const size = ready.cols && ready.rows ? { cols: ready.cols, rows: ready.rows } : undefined;
+    this.#items.push({ type: 'connected', offset: ready.offset, role: ready.role, size });
+    const waiting = this.#waiting;
+    [this.#waiting, this.#waitingBytes] = [[], 0];
+    for (const bytes of waiting) this.#send(bytes);
+  }
+
+  #output({ stream, bytes }: { stream: StreamName; bytes: Uint8Array }): void {
+    const offset = this.#offset ?? 0;
+    this.#offset = offset + bytes.length;
+    this.#items.push({ type: 'output', offset, stream, bytes });
+  }
+
+  #take(offset: number): void {
+    if (offset <= this.#taken) return;
+    this.#taken = offset;
+    const much = (this.#options.windowBytes ?? WINDOW_BYTES) / 4;
+    if (this.#taken - this.#told >= much) this.#tell();
+    else this.#tellTimer ??= setTimeout(() => this.#tell(), ACKNOWLEDGE_AFTER_MS);
+  }
+
+  #tell(): void {
+    clearTimeout(this.#tellTimer);
+    this.#tellTimer = undefined;
+    if (this.#taken > this.#told && this.#say({ type: 'ack', offset: this.#taken })) this.#told = this.#taken;
+  }
+
+  #isOpen(): boolean {
+    return this.#socket?.readyState === 1;
+  }
+
+  #send(bytes: Uint8Array<ArrayBuffer>): void {
+    if (this.#isOpen()) {
+      this.#socket?.send(bytes);
+      this.#sent += bytes.length;
+    } else if (this.#waitingBytes + bytes.length <= MOST_WAITING_BYTES) {
+      this.#waiting.push(bytes);
+      this.#waitingBytes += bytes.length;
+    } else {
+      const message = 'there is no connection, and what was typed before waits for one already';
+      this.#items.push({ type: 'notice', code: 'input_refused', message });
+    }
+  }
+
+  #say(frame: object): boolean {
+    if (!this.#isOpen()) return false;
+    this.#socket?.send(JSON.stringify(frame));
+    return true;
+  }
+}

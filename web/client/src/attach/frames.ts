@@ -1,0 +1,51 @@
+/** The frames of `/connect`, as docs/wire.md has them. */
+
+import type { Role } from '../types.js';
+
+export interface Ready {
+  type: 'ready';
+  offset: number;
+  inputOffset: number;
+  role: Role;
+  flow: 'lossless' | 'live';
+  cols?: number;
+  rows?: number;
+}
+
+export interface Gap {
+  type: 'gap';
+  /** Bytes from here … */
+  from: number;
+  /** … to before here are gone. */
+  to: number;
+}
+
+export interface Resized {
+  type: 'resized';
+  cols: number;
+  rows: number;
+}
+
+export interface Exit {
+  type: 'exit';
+  exitCode: number | null;
+  signal?: string;
+  exitReason: string;
+  offset: number;
+}
+
+export interface Notice {
+  type: 'error';
+  code: string;
+  message: string;
+}
+
+export type Control = Ready | Gap | Resized | Exit | Notice;
+
+export type StreamName = 'stdout' | 'stderr' | 'terminal';
+
+/** Of a process on pipes the first byte of a frame is its stream. */
+export function splitStream(frame: Uint8Array, isTerminal: boolean): { stream: StreamName; bytes: Uint8Array } {
+  if (isTerminal) return { stream: 'terminal', bytes: frame };
+  return { stream: frame[0] === 2 ? 'stderr' : 'stdout', bytes: frame.subarray(1) };
+}

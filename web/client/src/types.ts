@@ -1,0 +1,26 @@
+/** The server's own words, out of its OpenAPI document (`npm run types`). */
+
+import type { components } from './openapi.js';
+
+type Schemas = components['schemas'];
+
+export type ProcessInfo = Schemas['ProcessInfo'];
+export type StartOptions = Schemas['CreateRequest'];
+export type RunOptions = Schemas['RunRequest'];
+export type RunResult = Schemas['RunResponse'];
+export type WaitOptions = Schemas['WaitRequest'];
+export type WaitResult = Schemas['WaitResponse'];
+export type LogEntry = Schemas['LogEntry'];
+export type SessionOptions = Schemas['SessionSpec'];
+export type SessionInfo = Schemas['SessionInfo'];
+export type ExecOptions = Schemas['ExecRequest'];
+export type ExecResult = Schemas['ExecResponse'];
+export type ExecInfo = Schemas['ExecInfo'];
+export type AttachmentInfo = Schemas['AttachmentInfo'];
+export type Tree = Schemas['Tree'];
+export type Patch = Schemas['Patch'];
+export type Health = Schemas['Health'];
+export type Size = Schemas['Size'];
+export type Role = Schemas['Role'];
+export type Ticket = Schemas['TicketAnswer'];
+export type Context = Schemas['Context'];

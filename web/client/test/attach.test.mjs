@@ -1,0 +1,134 @@
+// The stream of an attachment: every byte once, across lost connections.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { serve, until } from './support/server.mjs';
+
+const TOKEN = 'the-token';
+const server = await serve('--token', TOKEN);
+const outlive = server.client({ token: TOKEN });
+const text = (pieces) => Buffer.concat(pieces).toString();
+
+/** Reads until `isEnough`, or the end; what came, by type. */
+async function read(attachment, isEnough = () => false) {
+  const seen = { output: [], items: [] };
+  for await (const item of attachment) {
+    if (item.type === 'output') seen.output.push(item.bytes);
+    else seen.items.push(item);
+    if (isEnough(seen)) break;
+  }
+  return seen;
+}
+
+test('output, input, size and exit', async () => {
+  const shell = await outlive.start({ command: 'stty -echo; echo ready; read line; echo "got $line"; stty size; exit 7', shell: true, tty: true });
+  const attachment = shell.attach({ from: 0, size: { cols: 91, rows: 31 } });
+  const output = [];
+  let exit;
+  for await (const item of attachment) {
+    if (item.type === 'output') {
+      assert.equal(item.stream, 'terminal');
+      output.push(item.bytes);
+      if (text(output).endsWith('ready\r\n')) attachment.write('h\u{e9}llo\n');
+    }
+    if (item.type === 'exit') exit = item;
+  }
+  assert.equal(text(output), 'ready\r\ngot h\u{e9}llo\r\n31 91\r\n');
+  assert.equal(exit.exitCode, 7);
+});
+
+test('streams of a process on pipes are told apart', async () => {
+  const both = await outlive.start({ command: 'echo out; echo err >&2', shell: true });
+  const streams = {};
+  for await (const item of both.attach({ from: 0 })) {
+    if (item.type === 'output') streams[item.stream] = (streams[item.stream] ?? '') + Buffer.from(item.bytes);
+  }
+  assert.deepEqual(streams, { stdout: 'out\n', stderr: 'err\n' });
+});
+
+test('every byte once, although the server dies again and again', async () => {
+  const lines = 200_000;
+  const counting = await outlive.start({ command: `seq ${lines}; sleep 1000`, shell: true, maxLogBytes: 4_000_000 });
+  const attachment = counting.attach({ from: 0, flow: 'lossless' });
+  let [received, kills, reconnects] = [0, 0, 0];
+  const output = [];
+  const whole = Array.from({ length: lines }, (_, at) => `${at + 1}\n`).join('');
+  for await (const item of attachment) {
+    if (item.type === 'reconnecting') reconnects += 1;
+    assert.notEqual(item.type, 'gap');
+    if (item.type !== 'output') continue;
+    assert.equal(item.offset, received);
+    received += item.bytes.length;
+    output.push(item.bytes);
+    if (received > (kills + 1) * 300_000 && kills < 3) {
+      kills += 1;
+      await server.killServer(TOKEN);
+    }
+    if (received >= whole.length) break;
+  }
+  assert.equal(text(output), whole);
+  assert.ok(kills === 3 && reconnects >= 1, `${kills} deaths, ${reconnects} reconnects`);
+});
+
+test('what is gone is said', async () => {
+  const much = await outlive.start({ command: 'seq 200000; sleep 1000', shell: true, maxLogBytes: 262_144 });
+  await much.wait({ for: 'output', pattern: '^200000$' });
+  const { outputStart } = await much.info();
+  assert.ok(outputStart > 0);
+  const { items, output } = await read(much.attach({ from: 0 }), ({ output }) => text(output).endsWith('\n200000\n'));
+  assert.deepEqual(items.find(({ type }) => type === 'gap'), { type: 'gap', from: 0, to: outputStart });
+  assert.equal(Buffer.concat(output).length + outputStart, (await much.info()).outputEnd);
+});
+
+test('a reader that takes its time holds up what is under way, not itself', async () => {
+  const window = 64 * 1024;
+  const flood = await outlive.start({ command: 'head -c 3000000 /dev/zero', shell: true });
+  const attachment = flood.attach({ from: 0, windowBytes: window });
+  await flood.wait();
+  let received = 0;
+  for await (const item of attachment) {
+    if (item.type !== 'output') continue;
+    received += item.bytes.length;
+  }
+  assert.equal(received, 3_000_000);
+});
+
+test('a viewer sees, and cannot type', async () => {
+  const cat = await outlive.start({ command: 'cat', tty: true });
+  const viewer = cat.attach({ from: 0, role: 'viewer' });
+  const writer = cat.attach();
+  const seen = read(viewer, ({ output, items }) => text(output).includes('typed') && items.some(({ code }) => code === 'read_only'));
+  await until('both are there', async () => (await cat.attachments()).length === 2);
+  viewer.write('nothing\n');
+  writer.write('typed\n');
+  assert.ok(!text((await seen).output).includes('nothing'));
+  writer.close();
+});
+
+test('a ticket lets somebody without a token in, once', async () => {
+  const cat = await outlive.start({ command: 'echo hello; exec cat', shell: true, tty: true });
+  const { ticket } = await cat.ticket('viewer');
+  const stranger = server.client().process(cat.id);
+  const { items } = await read(stranger.attach({ from: 0, role: 'viewer', ticket }), ({ output }) => text(output).includes('hello'));
+  assert.equal(items[0].role, 'viewer');
+  await assert.rejects(read(stranger.attach({ from: 0, role: 'viewer', ticket })));
+});
+
+test('a process that is deleted ends it, and one that never was is refused', async () => {
+  const cat = await outlive.start({ command: 'cat' });
+  const attachment = cat.attach();
+  assert.equal((await attachment.next()).value.type, 'connected');
+  await cat.delete({ force: true });
+  // Killed first: whichever is seen first, it is over.
+  const end = await read(attachment).then(({ items }) => items.at(-1).type, ({ code }) => code);
+  assert.ok(['exit', 'deleted', 'not_found'].includes(end), end);
+  await assert.rejects(read(outlive.process('proc_nobody').attach()), { code: 'not_found' });
+});
+
+test('what is typed while nobody listens arrives', async () => {
+  const cat = await outlive.start({ command: 'cat' });
+  const attachment = cat.attach({ from: 0 });
+  attachment.write('typed before it was connected\n');
+  const { output } = await read(attachment, ({ output }) => text(output).includes('\n'));
+  assert.equal(text(output), 'typed before it was connected\n');
+});
