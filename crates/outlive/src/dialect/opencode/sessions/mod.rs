@@ -21,6 +21,7 @@ mod output;
 pub(super) mod rest;
 mod run;
 mod store;
+pub(super) mod talk;
 mod words;
 
 pub(super) use self::run::take_over;

@@ -44,11 +44,7 @@ struct Task {
 /// It goes on without whoever has asked for it; its message is what comes back.
 pub(super) async fn run(core: &Core, state: &Arc<OpenCode>, session: Value, order: Order) -> Result<Message, Failure> {
     let task = Task::begin(core, state, &session)?;
-    let work = tokio::spawn(async move {
-        let done = task.carry_out(&session, order).await;
-        task.end();
-        done
-    });
+    let work = tokio::spawn(async move { task.carry_out(&session, order).await });
     work.await.unwrap_or_else(|_| Err(outlive_core::Error::conflict("broken_off", "the command was broken off").into()))
 }
 
@@ -60,12 +56,6 @@ impl Task {
         let task = Self { core: core.clone(), state: Arc::clone(state), session: id, folder, running };
         task.say("session.status", json!({ "sessionID": task.session, "status": { "type": "busy" } }));
         Ok(task)
-    }
-
-    fn end(&self) {
-        self.state.sessions.end(&self.session);
-        self.say("session.status", json!({ "sessionID": self.session, "status": { "type": "idle" } }));
-        self.say("session.idle", json!({ "sessionID": self.session }));
     }
 
     fn say(&self, kind: &'static str, properties: Value) {
@@ -181,6 +171,15 @@ impl Task {
     }
 }
 
+/// However it came to its end, the session is free for the next one.
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.state.sessions.end(&self.session);
+        self.say("session.status", json!({ "sessionID": self.session, "status": { "type": "idle" } }));
+        self.say("session.idle", json!({ "sessionID": self.session }));
+    }
+}
+
 async fn end_tree(process: Arc<Process>) {
     let _ = process.stop(GRACE, PATIENCE).await;
     // What the command left behind, and what took no notice.
@@ -214,7 +213,6 @@ pub(in super::super) fn take_over(core: &Core, state: &Arc<OpenCode>) {
                 task.say_message(&message);
                 task.say_part(&message.parts[0]);
             }
-            task.end();
         });
     }
 }

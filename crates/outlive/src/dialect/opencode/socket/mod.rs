@@ -7,6 +7,8 @@
 //! A client counts the units of all text that it gets behind that word, and comes back with the sum. So the word is made of what has been sent, and never
 //! of the log: the two cannot disagree.
 
+mod voice;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::State;
@@ -20,19 +22,17 @@ use outlive_core::log::{Cursor, Exit, Flow, Log, Start, Stream, StreamFilter};
 use outlive_core::process::Process;
 use serde::Deserialize;
 
+use self::voice::Voice;
 use super::error::{Failure, Part, Surface};
 use super::ptys;
 use super::scope::Scope;
-use super::units::{self, Decoder, Mark, Wanted};
+use super::units::{Mark, Wanted};
 use crate::access::Grant;
 use crate::api::App;
 use crate::api::extract::{Params, Path};
 use crate::api::problem::Problem;
 use crate::peer::Peer;
 use crate::socket::{self, AfterGap, Frames, Reply, Speech, close};
-
-/// Of the word about the place.
-const CONTROL: u8 = 0;
 
 #[derive(Deserialize)]
 pub(super) struct ConnectQuery {
@@ -87,8 +87,7 @@ async fn begin(
     let attachment = process.attach(role, Some(peer.to_string()), None)?;
     let (cursor, from) = place(&app, &process, &log, wanted(query.cursor.as_deref()), flow)?;
     app.metrics.attached();
-    let replay_until = log.head().max(from.offset);
-    let voice = Voice { decoder: Decoder::default(), at: from.offset, units: from.units, replay_until, told: false };
+    let voice = Voice::new(from, log.head());
     let speech = Terminal { attachment, voice: Mutex::new(voice) };
     let socket = socket::limited(socket, &app.limits);
     drop(log);
@@ -126,69 +125,6 @@ struct Terminal {
     voice: Mutex<Voice>,
 }
 
-/// What has been said, and how far the client has come by it.
-struct Voice {
-    decoder: Decoder,
-    at: u64,
-    units: u64,
-    /// Where the word about the place comes.
-    replay_until: u64,
-    told: bool,
-}
-
-impl Voice {
-    fn say(&mut self, bytes: &[u8], frames: &mut Vec<Message>) {
-        self.at += bytes.len() as u64;
-        let text = self.decoder.decode(bytes);
-        self.send(text, frames);
-    }
-
-    fn send(&mut self, text: String, frames: &mut Vec<Message>) {
-        if !text.is_empty() {
-            self.units += units::count(&text);
-            frames.push(Message::Text(text.into()));
-        }
-    }
-
-    fn tell(&mut self) -> Message {
-        self.told = true;
-        let mut frame = vec![CONTROL];
-        frame.extend_from_slice(format!("{{\"cursor\":{}}}", self.units).as_bytes());
-        Message::Binary(frame.into())
-    }
-
-    fn take(&mut self, bytes: &[u8]) -> Frames {
-        let mut frames = Vec::new();
-        let mut rest = bytes;
-        if !self.told {
-            let until = usize::try_from(self.replay_until.saturating_sub(self.at)).unwrap_or(usize::MAX);
-            let (replay, live) = bytes.split_at(until.min(bytes.len()));
-            self.say(replay, &mut frames);
-            rest = live;
-            if self.at >= self.replay_until {
-                let word = self.tell();
-                frames.push(word);
-            }
-        }
-        if !rest.is_empty() {
-            self.say(rest, &mut frames);
-        }
-        if frames.len() == 1 { Frames::One(frames.remove(0)) } else { Frames::Several(frames) }
-    }
-
-    fn end(&mut self) -> Vec<Message> {
-        let mut frames = Vec::new();
-        let last = self.decoder.finish().map(String::from).unwrap_or_default();
-        self.send(last, &mut frames);
-        if !self.told {
-            let word = self.tell();
-            frames.push(word);
-        }
-        frames.push(close(1000, ""));
-        frames
-    }
-}
-
 impl Terminal {
     fn voice<T>(&self, work: impl FnOnce(&mut Voice) -> T) -> T {
         work(&mut self.voice.lock().unwrap_or_else(PoisonError::into_inner))
@@ -210,7 +146,7 @@ impl Terminal {
 
 impl Speech for Terminal {
     fn ready(&self, _: &Cursor) -> Option<Message> {
-        self.voice(|voice| (voice.at >= voice.replay_until).then(|| voice.tell()))
+        self.voice(|voice| voice.is_due().then(|| voice.tell()))
     }
 
     fn bytes(&self, _: Stream, bytes: Bytes) -> Frames {
@@ -265,49 +201,6 @@ mod tests {
             (Some("7"), Wanted::Units(7)),
         ] {
             assert_eq!(wanted(text), expected, "{text:?}");
-        }
-    }
-
-    fn voice(replay_until: u64) -> Voice {
-        Voice { decoder: Decoder::default(), at: 0, units: 0, replay_until, told: false }
-    }
-
-    fn all(frames: Frames) -> Vec<Message> {
-        match frames {
-            Frames::One(frame) => vec![frame],
-            Frames::Several(frames) => frames,
-        }
-    }
-
-    #[test]
-    fn the_word_comes_once_between_replay_and_live_and_counts_what_was_sent() {
-        let text = "aé😀z€".as_bytes();
-        for replay in 0..=text.len() {
-            for piece in 1..=text.len() {
-                let mut voice = voice(replay as u64);
-                let mut frames: Vec<Message> = Vec::new();
-                if replay == 0 {
-                    frames.push(voice.tell());
-                }
-                for bytes in text.chunks(piece) {
-                    frames.extend(all(voice.take(bytes)));
-                }
-                frames.extend(voice.end());
-                let (mut said, mut words, mut before) = (String::new(), Vec::new(), 0);
-                for frame in &frames {
-                    match frame {
-                        Message::Text(text) => said.push_str(text),
-                        Message::Binary(word) => {
-                            words.push(String::from_utf8(word[1..].to_vec()).unwrap());
-                            before = said.len();
-                        }
-                        _ => {}
-                    }
-                }
-                assert_eq!(said.as_bytes(), text, "{replay} {piece}");
-                assert_eq!(words, [format!("{{\"cursor\":{}}}", said[..before].encode_utf16().count())]);
-                assert!(before <= replay && replay - before <= 3);
-            }
         }
     }
 }
