@@ -182,7 +182,8 @@ impl World {
         let mut path = path.replace("{id}", id).replace("{name}", "nobody");
         let mut query: Vec<String> = role.map(|role| format!("role={role}")).into_iter().collect();
         let bearer;
-        let mut headers = Vec::new();
+        // OpenCode gives tickets only to those who can send a header of their own, whoever they are.
+        let mut headers = vec![("x-opencode-ticket", "1")];
         if upgrade {
             headers.extend_from_slice(UPGRADE);
         }

@@ -70,8 +70,8 @@ impl Failure {
 
     /// In the words of a validator: what, and where.
     pub(super) fn wrong(field: &str, expected: &str, got: &str) -> Self {
-        let place: String = field.split('.').map(|name| format!("[\"{}\"]", quote(name))).collect();
-        let message = format!("Expected {expected}, got {}\n  at {place}", quote(got));
+        let place: Vec<String> = field.split('.').map(quote).collect();
+        let message = format!("Expected {expected}, got {}\n  at [\"{}\"]", quote(got), place.join("\"][\""));
         Self::BadRequest { part: Part::Payload, message, field: Some(field.to_owned()) }
     }
 

@@ -89,7 +89,7 @@ mod tests {
     async fn what_was_said_is_pulled_in_order_and_a_hole_is_seen() {
         let bus = Bus::default();
         assert_eq!(bus.position(), 0);
-        for number in 0..MOST_EVENTS + 1 {
+        for number in 0..=MOST_EVENTS {
             bus.say("session.idle", "/d", &json!(number));
         }
         assert!(bus.next(0).await.is_none(), "the first is gone");

@@ -122,7 +122,7 @@ impl Sessions {
 
     pub(super) fn remove(&self, core: &Core, id: &str) -> Result<(), Failure> {
         for (message, _) in core.stored(&format!("{MESSAGES}{id}/")) {
-            self.remove_message(core, &mut self.inner(), id, &message)?;
+            Self::remove_message(core, &mut self.inner(), id, &message)?;
         }
         Ok(core.store(&format!("{SESSIONS}{id}"), None)?)
     }
@@ -151,12 +151,12 @@ impl Sessions {
         while inner.messages.len() > MOST_MESSAGES || inner.bytes > MOST_BYTES {
             let Some(((oldest, session), _)) = inner.messages.first_key_value() else { break };
             let (oldest, session) = (oldest.clone(), session.clone());
-            self.remove_message(core, &mut inner, &session, &oldest)?;
+            Self::remove_message(core, &mut inner, &session, &oldest)?;
         }
         Ok(())
     }
 
-    fn remove_message(&self, core: &Core, inner: &mut Inner, session: &str, id: &str) -> Result<(), Error> {
+    fn remove_message(core: &Core, inner: &mut Inner, session: &str, id: &str) -> Result<(), Error> {
         core.store(&format!("{MESSAGES}{session}/{id}"), None)?;
         if let Some(size) = inner.messages.remove(&(id.to_owned(), session.to_owned())) {
             inner.bytes -= size;

@@ -100,7 +100,7 @@ impl Decoder {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     fn all_at_once(bytes: &[u8]) -> String {

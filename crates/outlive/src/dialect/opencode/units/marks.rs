@@ -102,11 +102,15 @@ impl Marks {
         }
     }
 
-    /// The marks around a place: the last one that is not behind it, and the next one.
-    pub(super) fn around(&self, units: u64) -> (Option<Mark>, Mark) {
+    /// The last mark that is not behind a place.
+    pub(super) fn before(&self, units: u64) -> Option<Mark> {
         let behind = self.set.partition_point(|mark| mark.units <= units);
-        let before = behind.checked_sub(1).map(|at| self.set[at]);
-        (before, self.set.get(behind).copied().unwrap_or_else(|| self.count.now()))
+        behind.checked_sub(1).map(|at| self.set[at])
+    }
+
+    /// The first place at an offset or behind it whose units are known; or the last one that there is.
+    pub(super) fn behind(&self, offset: u64) -> Mark {
+        self.all().find(|mark| mark.offset >= offset).unwrap_or_else(|| self.count.now())
     }
 }
 
@@ -144,10 +148,11 @@ mod tests {
     fn marks_around_a_place() {
         let mark = |offset, units| Mark { offset, units };
         let mut marks = Marks::from(vec![mark(0, 0), mark(10, 8), mark(20, 15)]);
-        assert_eq!(marks.around(9), (Some(mark(10, 8)), mark(20, 15)));
-        assert_eq!(marks.around(15), (Some(mark(20, 15)), mark(20, 15)));
+        marks.count.take(b"abc", u64::MAX);
+        assert_eq!((marks.before(9), marks.behind(9)), (Some(mark(10, 8)), mark(10, 8)));
+        assert_eq!((marks.before(15), marks.behind(21)), (Some(mark(20, 15)), mark(23, 18)));
         marks.forget_before(11);
-        assert_eq!(marks.around(9), (None, mark(20, 15)));
+        assert_eq!((marks.before(9), marks.behind(11)), (None, mark(20, 15)));
         marks.forget_before(1000);
         assert_eq!(marks.last(), mark(20, 15), "the last one stays");
     }
