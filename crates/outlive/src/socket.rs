@@ -47,6 +47,19 @@ pub(crate) enum Reply {
     Close(Message),
 }
 
+/// What output becomes in a client's language.
+pub(crate) enum Frames {
+    One(Message),
+    /// Also none: where a language has whole characters, the rest of one may have to come first.
+    Several(Vec<Message>),
+}
+
+impl From<Message> for Frames {
+    fn from(frame: Message) -> Self {
+        Self::One(frame)
+    }
+}
+
 /// What follows a gap.
 pub(crate) enum AfterGap {
     Say(Message),
@@ -57,7 +70,7 @@ pub(crate) enum AfterGap {
 /// A client's language.
 pub(crate) trait Speech: Send + Sync {
     fn ready(&self, cursor: &Cursor) -> Option<Message>;
-    fn bytes(&self, stream: Stream, bytes: Bytes) -> Message;
+    fn bytes(&self, stream: Stream, bytes: Bytes) -> Frames;
     fn gap(&self, from: u64, to: u64) -> AfterGap;
     fn became_live(&self) -> Option<Message>;
     fn resized(&self, size: Option<Size>) -> Option<Message>;
@@ -324,10 +337,14 @@ impl<S: Speech> Writer<'_, S> {
 
     async fn give(&mut self, item: Item) -> Result<Option<Ended>, Gone> {
         match item {
-            Item::Bytes { stream, bytes, .. } => {
-                let frame = self.speech.bytes(stream, bytes);
-                self.sink.feed(frame).await.map_err(|_| Gone)?;
-            }
+            Item::Bytes { stream, bytes, .. } => match self.speech.bytes(stream, bytes) {
+                Frames::One(frame) => self.sink.feed(frame).await.map_err(|_| Gone)?,
+                Frames::Several(frames) => {
+                    for frame in frames {
+                        self.sink.feed(frame).await.map_err(|_| Gone)?;
+                    }
+                }
+            },
             Item::Gap { from, to } => match self.speech.gap(from, to) {
                 AfterGap::Say(frame) => self.send(frame).await?,
                 AfterGap::End(frames) => {

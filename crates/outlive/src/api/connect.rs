@@ -25,7 +25,7 @@ use super::problem::{Answer, Problem};
 use super::state::App;
 use crate::access::Grant;
 use crate::peer::Peer;
-use crate::socket::{self, AfterGap, Reply, Speech, close};
+use crate::socket::{self, AfterGap, Frames, Reply, Speech, close};
 
 /// Who goes on after this many errors does not read them.
 const MOST_ERRORS: u32 = 100;
@@ -173,14 +173,14 @@ impl Speech for Native {
         Some(text(frame.to_string()))
     }
 
-    fn bytes(&self, stream: Stream, bytes: Bytes) -> Message {
+    fn bytes(&self, stream: Stream, bytes: Bytes) -> Frames {
         if !self.tagged {
-            return Message::Binary(bytes);
+            return Message::Binary(bytes).into();
         }
         let mut tagged = BytesMut::with_capacity(bytes.len() + 1);
         tagged.put_u8(stream as u8);
         tagged.extend_from_slice(&bytes);
-        Message::Binary(tagged.freeze())
+        Message::Binary(tagged.freeze()).into()
     }
 
     fn gap(&self, from: u64, to: u64) -> AfterGap {

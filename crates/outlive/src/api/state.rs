@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use super::metrics::Metrics;
 use crate::access::Access;
+use crate::dialect::OpenCode;
 use crate::server::DialectAddress;
 use crate::settings::Limits;
 
@@ -18,6 +19,8 @@ pub(crate) struct App {
     pub(crate) limits: Limits,
     /// Where dialects have an address of their own.
     pub(crate) dialect_addresses: Arc<[DialectAddress]>,
+    /// What the OpenCode dialect has under way.
+    pub(crate) opencode: Arc<OpenCode>,
     /// True as soon as this server ends: long answers then end too, and sockets close with 1012.
     pub(crate) ending: watch::Receiver<bool>,
 }

@@ -20,7 +20,7 @@ use super::problem::{Answer, Problem};
 use super::state::App;
 use crate::access::Grant;
 use crate::peer::Peer;
-use crate::socket::{self, AfterGap, Reply, Speech};
+use crate::socket::{self, AfterGap, Frames, Reply, Speech};
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -81,8 +81,8 @@ impl Speech for SandboxAgent {
         Some(text(json!({ "processId": self.attachment.process().id(), "type": "ready" }).to_string()))
     }
 
-    fn bytes(&self, _: Stream, bytes: Bytes) -> Message {
-        Message::Binary(bytes)
+    fn bytes(&self, _: Stream, bytes: Bytes) -> Frames {
+        Message::Binary(bytes).into()
     }
 
     /// This client takes no gap frame: the stream says it in the one way it has, and ends.

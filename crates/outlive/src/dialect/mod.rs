@@ -11,12 +11,14 @@
 //! the death of the server it gives to `Core::store` or into annotations.
 
 mod e2b;
+mod opencode;
 mod routes;
 
 use axum::Router;
 
 #[cfg(any(fuzzing, test))]
 pub(crate) use self::e2b::fuzzing::messages as fuzz_e2b_messages;
+pub(crate) use self::opencode::OpenCode;
 pub(crate) use self::routes::{Route, Routes};
 use crate::api::App;
 use crate::front::Front;
@@ -28,7 +30,7 @@ pub(crate) struct Dialect {
     pub(crate) routes: fn() -> Routes,
 }
 
-pub(crate) const ALL: &[Dialect] = &[e2b::DIALECT];
+pub(crate) const ALL: &[Dialect] = &[e2b::DIALECT, opencode::DIALECT];
 
 pub(crate) fn find(name: &str) -> Option<&'static Dialect> {
     ALL.iter().find(|dialect| dialect.name() == name)
@@ -54,6 +56,11 @@ impl Dialect {
 /// Every dialect below its name.
 pub(crate) fn mount_all(app: &App, main: Router) -> Router {
     ALL.iter().fold(main, |main, dialect| main.nest(&format!("/{}", dialect.name()), dialect.router(app)))
+}
+
+/// Goes on with what the dialects of the server before had under way.
+pub(crate) fn take_over(app: &App) {
+    opencode::take_over(app);
 }
 
 #[cfg(test)]

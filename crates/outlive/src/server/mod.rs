@@ -120,8 +120,10 @@ async fn serve(line: OwnedFd) -> io::Result<()> {
         access,
         limits: settings.limits,
         dialect_addresses: listeners.dialect_addresses().into(),
+        opencode: Arc::default(),
         ending,
     };
+    crate::dialect::take_over(&app);
     let mut uids = settings.allow_uids.clone();
     uids.extend([0, rustix::process::geteuid().as_raw()]);
     let shared = Arc::new(accept::Shared {

@@ -89,6 +89,61 @@ const DIALECTS: &[Spoken] = &[
         ("post", "/process.Process/CloseStdin", "write"),
         ("post", "/process.Process/SendSignal", "write"),
     ] },
+    Spoken { name: "opencode", header: "authorization", routes: &[
+        ("get", "/pty/shells", "read"),
+        ("get", "/pty", "read"),
+        ("post", "/pty", "write"),
+        ("get", "/pty/{id}", "read"),
+        ("put", "/pty/{id}", "write"),
+        ("delete", "/pty/{id}", "write"),
+        ("post", "/pty/{id}/connect-token", "write"),
+        ("get", "/pty/{id}/connect", ATTACH),
+        ("get", "/api/pty", "read"),
+        ("post", "/api/pty", "write"),
+        ("get", "/api/pty/{id}", "read"),
+        ("put", "/api/pty/{id}", "write"),
+        ("delete", "/api/pty/{id}", "write"),
+        ("post", "/api/pty/{id}/connect-token", "write"),
+        ("get", "/api/pty/{id}/connect", ATTACH),
+        ("get", "/event", "read"),
+        ("get", "/global/event", "read"),
+        ("get", "/api/event", "read"),
+        ("get", "/session", "read"),
+        ("post", "/session", "write"),
+        ("get", "/session/status", "read"),
+        ("get", "/session/{id}", "read"),
+        ("patch", "/session/{id}", "write"),
+        ("delete", "/session/{id}", "write"),
+        ("get", "/session/{id}/children", "read"),
+        ("get", "/session/{id}/todo", "read"),
+        ("get", "/session/{id}/diff", "read"),
+        ("get", "/session/{id}/message", "read"),
+        ("get", "/session/{id}/message/{messageID}", "read"),
+        ("post", "/session/{id}/shell", "write"),
+        ("post", "/session/{id}/command", "write"),
+        ("post", "/session/{id}/abort", "write"),
+        ("get", "/global/health", "read"),
+        ("get", "/api/health", "read"),
+        ("get", "/api/location", "read"),
+        ("get", "/doc", "read"),
+        ("get", "/path", "read"),
+        ("get", "/project", "read"),
+        ("get", "/project/current", "read"),
+        ("get", "/config", "read"),
+        ("get", "/global/config", "read"),
+        ("get", "/config/providers", "read"),
+        ("get", "/provider", "read"),
+        ("get", "/provider/auth", "read"),
+        ("get", "/agent", "read"),
+        ("get", "/command", "read"),
+        ("get", "/mcp", "read"),
+        ("get", "/vcs", "read"),
+        ("get", "/lsp", "read"),
+        ("get", "/formatter", "read"),
+        ("get", "/skill", "read"),
+        ("get", "/permission", "read"),
+        ("get", "/question", "read"),
+    ] },
 ];
 
 const UPGRADE: &[(&str, &str)] = &[
@@ -128,7 +183,8 @@ impl World {
         let mut path = path.replace("{id}", id).replace("{name}", "nobody");
         let mut query: Vec<String> = role.map(|role| format!("role={role}")).into_iter().collect();
         let bearer;
-        let mut headers = Vec::new();
+        // OpenCode gives tickets only to those who can send a header of their own, whoever they are.
+        let mut headers = vec![("x-opencode-ticket", "1")];
         if upgrade {
             headers.extend_from_slice(UPGRADE);
         }
@@ -301,7 +357,10 @@ fn every_route_of_a_dialect_asks_for_what_it_is_meant_to() {
             let what = format!("{} {method} {path}", spoken.name);
             let at = format!("/{}{path}", spoken.name);
             let see = |credential: Credential| met_in_dialect(&world.call(&method, &at, &credential, false, None));
-            let show = |token: &str| Credential::Header(spoken.header, token.to_owned());
+            let show = |token: &str| match spoken.header {
+                "authorization" => Credential::Bearer(token.to_owned()),
+                header => Credential::Header(header, token.to_owned()),
+            };
             let stranger = if *meant == OPEN { Met::LetIn } else { Met::Unknown };
             assert_eq!(see(Credential::None), stranger, "{what} with nothing");
             assert_eq!(see(show("wrong")), stranger, "{what} with a wrong token");

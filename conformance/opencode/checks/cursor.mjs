@@ -1,0 +1,117 @@
+// Going on where one stopped: the cursor counts UTF-16 units since the terminal began.
+
+import assert from 'node:assert/strict';
+import { check } from '../../_shared/frame.mjs';
+import { killServer, nativeId } from '../support.mjs';
+
+const MIXED = 'ABé€😀Z';
+
+check('cursor_counts_utf16_units', async (t) => {
+  const pty = await t.pty(`printf '${MIXED}'; exec cat`);
+  await t.untilPrinted(pty, 'Z');
+  const at = async (cursor) => {
+    const terminal = await (await t.connect(pty.id, { cursor })).ready();
+    await terminal.hangUp();
+    return [terminal.text, terminal.controls[0].cursor];
+  };
+  assert.deepEqual(await at(undefined), [MIXED, 7]);
+  for (const everything of ['0', '', 'x', '1.5', '-2', '-99']) assert.deepEqual(await at(everything), [MIXED, 7], everything);
+  assert.deepEqual(await at(-1), ['', 7]);
+  assert.deepEqual(await at(3), ['€😀Z', 7]);
+  assert.deepEqual(await at(4), ['😀Z', 7]);
+  assert.deepEqual(await at(6), ['Z', 7]);
+  assert.deepEqual(await at(7), ['', 7]);
+  assert.deepEqual(await at(99), ['', 7]);
+});
+
+check('cursor_inside_of_a_pair_means_the_next_character', async (t) => {
+  const pty = await t.pty(`printf '${MIXED}'; exec cat`);
+  await t.untilPrinted(pty, 'Z');
+  const terminal = await (await t.connect(pty.id, { cursor: 5 })).ready();
+  assert.deepEqual([terminal.text, terminal.controls[0].cursor], ['Z', 7]);
+});
+
+check('cursor_reconnects_over_many_hops_without_loss', async (t) => {
+  const pty = await t.pty('stty -echo; head -n 1 >/dev/null; i=0; while [ $i -lt 1500 ]; do printf "é€😀 %s\\n" $i; i=$((i+1)); done; printf end; exec cat');
+  let terminal = await (await t.connect(pty.id)).ready();
+  let [joined, hops] = ['', 0];
+  terminal.send('\n');
+  while (!(joined + terminal.text).endsWith('end')) {
+    const before = terminal.text.length;
+    await terminal.until(({ text }) => text.length > before || text.endsWith('end'));
+    if ((joined + terminal.text).endsWith('end')) break;
+    terminal.socket.terminate();
+    await terminal.closed;
+    joined += terminal.text;
+    hops += 1;
+    terminal = await (await t.connect(pty.id, { cursor: terminal.cursor })).ready();
+  }
+  const expected = [...Array(1500).keys()].map((n) => `é€😀 ${n}\r\n`).join('');
+  assert.equal((joined + terminal.text).replace(/^\r\n/, ''), `${expected}end`);
+  assert.ok(hops > 0);
+});
+
+// 200 001 units of emoji came back with 6 broken ones.
+check('beyond_pairs_are_never_cut', async (t) => {
+  const pty = await t.pty(`printf x; i=0; while [ $i -lt 2000 ]; do printf '${'😀'.repeat(50)}'; i=$((i+1)); done; printf end; exec cat`);
+  await t.untilPrinted(pty, 'end');
+  const terminal = await (await t.connect(pty.id)).ready();
+  assert.equal(terminal.controls[0].cursor, 200_004);
+  assert.ok(terminal.text === `x${'😀'.repeat(100_000)}end`);
+  assert.ok(terminal.frames.every((frame) => frame.isWellFormed?.() ?? !/[\ud800-\udbff]$|^[\udc00-\udfff]/.test(frame)));
+});
+
+/** 24 million units, of which most bytes are gone from the log. */
+const FLOOD = `awk 'BEGIN { for (i = 0; i < 600000; i++) printf "%07d é€😀 line of text and more of it\\n", i; printf "the end" }'`;
+const LINE_UNITS = '0000000 é€😀 line of text and more of it\r\n'.length;
+const FLOOD_UNITS = 600_000 * LINE_UNITS + 'the end'.length;
+const floodFrom = (units) => {
+  const line = Math.floor(units / LINE_UNITS);
+  const rest = [...Array(600_000 - line).keys()].map((n) => `${String(line + n).padStart(7, '0')} é€😀 line of text and more of it\r\n`);
+  return `${rest.join('')}the end`.slice(units - line * LINE_UNITS);
+};
+
+check('cursor_is_exact_when_the_log_was_trimmed_and_nobody_was_there', async (t) => {
+  const pty = await t.pty(`${FLOOD}; exec cat`);
+  await t.untilPrinted(pty, 'the end');
+  const all = await (await t.connect(pty.id)).ready();
+  assert.equal(all.controls[0].cursor, FLOOD_UNITS);
+  const oldest = FLOOD_UNITS - all.text.length;
+  assert.ok(oldest > 1_000_000 && all.text.length > 2_097_152, `${all.text.length} units are kept`);
+  assert.ok(all.text === floodFrom(oldest));
+  for (const cursor of [FLOOD_UNITS - 3, FLOOD_UNITS - 777_777, oldest + 10 * LINE_UNITS]) {
+    const some = await (await t.connect(pty.id, { cursor })).ready();
+    assert.ok(some.text === floodFrom(cursor), `from ${cursor}: ${some.text.length}`);
+    assert.equal(some.controls[0].cursor, FLOOD_UNITS);
+  }
+});
+
+check('cursor_is_exact_after_a_trim_and_the_death_of_the_server', async (t) => {
+  const pty = await t.pty(`head -n 1 >/dev/null; ${FLOOD}; exec cat`);
+  const first = await (await t.connect(pty.id)).ready();
+  first.send('\n');
+  await first.until(({ text }) => text.length > 3_000_000);
+  await killServer(t);
+  await t.untilPrinted(pty, 'the end');
+  // The answer to the line that was typed is there too.
+  const cursor = FLOOD_UNITS + 2 - 2_000_001;
+  const again = await (await t.connect(pty.id, { cursor })).ready();
+  assert.equal(again.controls[0].cursor, FLOOD_UNITS + 2);
+  assert.ok(again.text === floodFrom(FLOOD_UNITS - 2_000_001));
+});
+
+check('cursor_of_a_foreign_terminal_that_was_trimmed_stays_what_it_was', async (t) => {
+  const made = await t.native('POST', '/v1/processes', { command: `${FLOOD}; exec cat`, shell: true, tty: true });
+  t.atEnd.push(() => t.native('DELETE', `/v1/processes/${made.id}?force=true`));
+  await t.untilPrinted(made.id, 'the end');
+  const pty = made.id.replace('proc_', 'pty_');
+  const one = await (await t.connect(pty)).ready();
+  const { cursor } = one.controls[0];
+  assert.ok(one.text.endsWith('the end') && one.text === floodFrom(FLOOD_UNITS - one.text.length));
+  one.send('more\n');
+  await one.until('more');
+  await killServer(t);
+  const two = await (await t.connect(pty, { cursor: cursor - 100 })).ready();
+  assert.ok(two.text.startsWith(floodFrom(FLOOD_UNITS - 100)) && two.text.includes('more'));
+  assert.equal(nativeId(pty), made.id);
+});

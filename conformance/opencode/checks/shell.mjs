@@ -1,0 +1,193 @@
+// A command whose output becomes part of a session.
+
+import assert from 'node:assert/strict';
+import { quietCheck as check } from '../quiet.mjs';
+import { data, eventually, numbers, printNumbers, refused } from '../support.mjs';
+
+check('shell_answers_with_message_and_part_in_both_clients', async (t) => {
+  const session = await t.session();
+  const byFirst = data(await t.first.session.shell({ path: { id: session.id }, body: { agent: 'build', command: 'echo one' } }));
+  const bySecond = data(await t.second.session.shell({ sessionID: session.id, agent: 'plan', command: 'echo two', model: { providerID: 'p', modelID: 'm' } }));
+  for (const [{ info, parts: [part] }, output, agent] of [[byFirst, 'one\n', 'build'], [bySecond, 'two\n', 'plan']]) {
+    assert.match(info.id, /^msg_/);
+    assert.match(info.parentID, /^msg_/);
+    assert.deepEqual([info.role, info.sessionID, info.mode, info.agent, info.cost], ['assistant', session.id, agent, agent, 0]);
+    assert.deepEqual(info.path, { cwd: session.directory, root: session.directory });
+    assert.ok(info.time.completed >= info.time.created);
+    assert.deepEqual([part.type, part.tool, part.messageID, part.state.status, part.state.title], ['tool', 'bash', info.id, 'completed', '']);
+    assert.match(part.id, /^prt_/);
+    assert.deepEqual([part.state.output, part.state.metadata.output, part.state.metadata.exit], [output, output, 0]);
+    assert.ok(part.state.time.end >= part.state.time.start);
+  }
+  assert.deepEqual([bySecond.info.providerID, bySecond.info.modelID], ['p', 'm']);
+  // All of it is in the session, in order.
+  const messages = data(await t.second.session.messages({ sessionID: session.id }));
+  assert.deepEqual(messages.map(({ info }) => info.role), ['user', 'assistant', 'user', 'assistant']);
+  assert.deepEqual([messages[1], messages[3]], [byFirst, bySecond]);
+  assert.equal(messages[1].info.parentID, messages[0].info.id);
+  const [text] = messages[2].parts;
+  assert.deepEqual([text.type, text.text, text.synthetic], ['text', 'The following tool was executed by the user', true]);
+  assert.deepEqual(messages[2].info.model, { providerID: 'p', modelID: 'm' });
+  const ids = messages.map(({ info }) => info.id);
+  assert.deepEqual(ids, [...ids].sort());
+  assert.deepEqual(data(await t.second.session.messages({ sessionID: session.id, limit: 1 })), [bySecond]);
+  assert.deepEqual(data(await t.first.session.message({ path: { id: session.id, messageID: ids[1] } })), byFirst);
+  refused(await t.second.session.message({ sessionID: session.id, messageID: 'msg_nobody' }), 404);
+});
+
+check('shell_events_come_in_order', async (t) => {
+  const events = await t.events();
+  const session = await t.session();
+  const part = await t.shell('echo hello', session);
+  await events.typed('session.idle', session.id);
+  const mine = events.all.filter((event) => JSON.stringify(event).includes(session.id) && event.type !== 'session.created');
+  const words = mine.map(({ type, properties: { status, info, part } }) => `${type} ${status?.type ?? info?.role ?? part?.state?.status ?? part?.type ?? ''}`.trim());
+  const running = words.filter((word) => word === 'message.part.updated running').length;
+  assert.ok(running >= 1 && running <= 3, `${running}`);
+  assert.deepEqual(words.filter((word, at) => word !== words[at - 1]), [
+    'session.status busy', 'message.updated user', 'message.part.updated text', 'message.updated assistant',
+    'message.part.updated running', 'message.updated assistant', 'message.part.updated completed', 'session.status idle', 'session.idle',
+  ]);
+  const last = mine.filter(({ type }) => type === 'message.part.updated').at(-1).properties;
+  assert.deepEqual([last.part, last.sessionID, typeof last.time], [part, session.id, 'number']);
+});
+
+// There the exit code is nowhere.
+check('beyond_shell_tells_the_exit_code', async (t) => {
+  for (const [line, exit] of [['exit 3', 3], ['false', 1], ['no-such-program-here', 127], ['true', 0]]) {
+    const { state } = await t.shell(line);
+    assert.deepEqual([state.status, state.metadata.exit], ['completed', exit], line);
+  }
+});
+
+// There: 500.
+check('beyond_shell_death_by_a_signal_is_an_end_like_others', async (t) => {
+  const { state } = await t.shell('echo before; kill -9 $$');
+  assert.deepEqual([state.status, state.output, state.metadata.exit, state.metadata.signal], ['completed', 'before\n', 137, 'SIGKILL']);
+});
+
+// anomalyco/opencode#23152: everything was expanded once before it ran.
+check('beyond_shell_runs_the_line_as_it_was_written', async (t) => {
+  const session = await t.session();
+  for (const [line, expected] of [
+    ['x=5; echo "[$x]"; false; echo $?', '[5]\n1\n'],
+    ["echo '$HOME `id`'; echo \"a'b\" 'c\"d' \\\\n", "$HOME `id`\na'b c\"d \\n\n"],
+    ['cat <<X\none $0 $#\nX\nfor i in 1 2; do echo $i; done', 'one opencode 0\n1\n2\n'],
+    ['echo out; echo err >&2; echo out; echo err >&2', 'out\nerr\nout\nerr\n'],
+    ['echo "$TERM"; pwd; cat; echo é😀', `dumb\n${session.directory}\né😀\n`],
+  ]) {
+    assert.equal((await t.shell(line, session)).state.output, expected, line);
+  }
+});
+
+// anomalyco/opencode#47350: it waited for everybody who has the pipe, 81 minutes in one case.
+check('beyond_shell_does_not_wait_for_what_it_left_in_the_background', async (t) => {
+  const begun = Date.now();
+  const { state } = await t.shell('sleep 60 & echo hi');
+  assert.equal(state.output, 'hi\n');
+  assert.ok(Date.now() - begun < 20_000);
+  await t.native('POST', `/v1/processes/${state.metadata.processID}/kill`);
+});
+
+check('shell_output_that_is_no_text_is_replaced', async (t) => {
+  const { state } = await t.shell(`printf 'a\\377b\\342\\202'; printf '\\254 \\360\\237'`);
+  assert.equal(state.output, 'a\ufffdb€ \ufffd');
+});
+
+check('shell_streams_while_it_runs', async (t) => {
+  const events = await t.events();
+  const session = await t.session();
+  const done = t.shell('echo first; head -n 1 /dev/zero >/dev/null & sleep 0.6; kill $!; echo second', session);
+  await events.until('the first line', ({ type, properties }) => type === 'message.part.updated' && properties.part.sessionID === session.id
+    && properties.part.state?.status === 'running' && properties.part.state.metadata?.output?.includes('first\n'));
+  const [, running] = data(await t.second.session.messages({ sessionID: session.id }));
+  assert.deepEqual([running.parts[0].state.status, running.parts[0].state.metadata.output.slice(0, 6)], ['running', 'first\n']);
+  assert.match((await done).state.output, /^first\n[^]*second\n$/);
+});
+
+check('shell_is_busy_one_at_a_time_and_status_tells', async (t) => {
+  const session = await t.session();
+  const done = t.shell('echo up; sleep 60', session);
+  await eventually('busy', async () => data(await t.second.session.status())[session.id]?.type === 'busy');
+  const error = refused(await t.second.session.shell({ sessionID: session.id, agent: 'build', command: 'true' }), 409);
+  assert.deepEqual(error, { _tag: 'SessionBusyError', sessionID: session.id, message: `Session is busy: ${session.id}` });
+  assert.equal(data(await t.second.session.abort({ sessionID: session.id })), true);
+  await done;
+  assert.equal(data(await t.second.session.status())[session.id], undefined, 'idle ones are left out');
+});
+
+check('shell_refusals', async (t) => {
+  const session = await t.session();
+  const call = (body) => t.second.session.shell({ sessionID: session.id, ...body });
+  assert.equal(refused(await call({ command: 'true' }), 400).name, 'BadRequest');
+  assert.equal(refused(await call({ agent: 'build' }), 400).data.kind, 'Payload');
+  assert.equal(refused(await call({ agent: 'build', command: 'true', messageID: 'nonsense' }), 400).name, 'BadRequest');
+  assert.equal(refused(await t.second.session.shell({ sessionID: 'ses_nobody', agent: 'a', command: 'true' }), 404).name, 'NotFoundError');
+  const lost = data(await t.secondWith({ directory: '/no/such/folder' }).session.create());
+  t.atEnd.push(() => t.second.session.delete({ sessionID: lost.id }));
+  assert.match(refused(await t.second.session.shell({ sessionID: lost.id, agent: 'a', command: 'true' }), 400).data.message, /does not exist/);
+  const [, message] = data(await t.second.session.messages({ sessionID: lost.id }));
+  assert.match(message.parts[0].state.error, /does not exist/);
+  assert.deepEqual(data(await t.second.session.status()), {}, 'nobody is busy');
+  const mine = data(await call({ agent: 'build', command: 'true', messageID: 'msg_mine' }));
+  assert.equal(mine.info.parentID, 'msg_mine');
+  refused(await call({ agent: 'build', command: 'true', messageID: 'msg_mine' }), 400);
+});
+
+// There: 376 MB of database, 48 MB of events for 5 MB, and more than 20 s.
+check('beyond_shell_20_megabytes_with_few_events', async (t) => {
+  const events = await t.events();
+  const session = await t.session();
+  const begun = Date.now();
+  const { state } = await t.shell(printNumbers(20_000_000), session);
+  const seconds = (Date.now() - begun) / 1000;
+  assert.ok(state.output === numbers(20_000_000), `${state.output.length}`);
+  assert.equal(state.metadata.truncated, false);
+  await events.typed('session.idle', session.id);
+  const parts = events.of('message.part.updated', session.id);
+  const bytes = parts.reduce((sum, event) => sum + JSON.stringify(event).length, 0);
+  assert.ok(parts.length <= 10 * Math.max(seconds, 1), `${parts.length} events in ${seconds} s`);
+  assert.ok(bytes <= 200_000 + 4 * 40_000 * seconds, `${bytes} bytes of events in ${seconds} s`);
+  console.log(`# 20 MB in ${seconds.toFixed(1)} s, ${parts.length} events about the part, ${bytes} bytes`);
+  const [, kept] = data(await t.second.session.messages({ sessionID: session.id }));
+  assert.ok(kept.parts[0].state.output === state.output, 'and it is all in the session');
+});
+
+check('shell_steady_output_is_told_at_most_four_times_a_second', async (t) => {
+  const events = await t.events();
+  const session = await t.session();
+  const { state } = await t.shell('i=0; while [ $i -lt 300 ]; do echo line $i; i=$((i+1)); sleep 0.01; done', session);
+  await events.typed('session.idle', session.id);
+  const seconds = (state.time.end - state.time.start) / 1000;
+  const parts = events.of('message.part.updated', session.id).filter(({ properties }) => properties.part.state?.status === 'running');
+  assert.ok(parts.length >= 4 && parts.length <= 4 * seconds + 2, `${parts.length} in ${seconds} s`);
+});
+
+check('shell_more_than_is_kept_keeps_the_end_and_says_so', async (t) => {
+  const { state } = await t.shell(`${printNumbers(40_000_000)}; echo; echo the end`);
+  assert.ok(state.metadata.truncated && state.output.endsWith('\nthe end\n'));
+  assert.ok(state.output.length > 30_000_000);
+});
+
+check('shell_goes_on_without_its_client', async (t) => {
+  const session = await t.session();
+  const abort = new AbortController();
+  const call = t.second.session.shell({ sessionID: session.id, agent: 'build', command: 'echo started; sleep 0.5; echo done' }, { signal: abort.signal });
+  await eventually('it runs', async () => data(await t.second.session.messages({ sessionID: session.id }))[1]?.parts[0].state.metadata?.output);
+  abort.abort();
+  await Promise.resolve(call).catch(() => {});
+  const ended = await eventually('its end', async () => {
+    const [, { parts: [part] }] = data(await t.second.session.messages({ sessionID: session.id }));
+    return part.state.status === 'completed' && part;
+  });
+  assert.equal(ended.state.output, 'started\ndone\n');
+});
+
+check('shell_output_survives_the_record_of_its_process_in_part', async (t) => {
+  const session = await t.session();
+  const { state } = await t.shell(`${printNumbers(100_000)}; echo; echo the end`, session);
+  await t.native('DELETE', `/v1/processes/${state.metadata.processID}?force=true`);
+  const [, { parts: [part] }] = data(await t.second.session.messages({ sessionID: session.id }));
+  assert.ok(part.state.output.endsWith('the end\n') && part.state.output.length >= 8_000 && part.state.output.length < 9_000);
+  assert.deepEqual([part.state.metadata.truncated, part.state.metadata.exit], [true, 0]);
+});

@@ -1,0 +1,63 @@
+//! Bodies. The SDK sends none at all when it has nothing to say, so nothing means `{}`.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
+use serde::de::DeserializeOwned;
+
+use super::error::{Failure, Part};
+use crate::api::App;
+use crate::api::extract::{JsonBytes, read};
+use crate::api::problem::Problem;
+
+/// The body of a request, not looked at yet: whether the thing exists that it is about is asked first.
+pub(super) struct Payload(Result<Bytes, Problem>);
+
+impl FromRequest<App> for Payload {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Self::Rejection> {
+        let says_nothing = !request.headers().contains_key(axum::http::header::CONTENT_TYPE);
+        if says_nothing {
+            let bytes = read(request, app).await;
+            return Ok(Self(bytes.and_then(|bytes| if bytes.is_empty() { Ok(bytes) } else { Err(untold()) })));
+        }
+        Ok(Self(JsonBytes::from_request(request, app).await.map(|JsonBytes(bytes)| bytes)))
+    }
+}
+
+/// A web page can send anything else without asking.
+fn untold() -> Problem {
+    Problem::bad_request("unsupported_media_type", "expected request with `Content-Type: application/json`")
+}
+
+impl Payload {
+    pub(super) fn parse<T: DeserializeOwned>(self) -> Result<T, Failure> {
+        let bytes = self.0?;
+        let bytes = if bytes.is_empty() { Bytes::from_static(b"{}") } else { bytes };
+        let mut input = serde_json::Deserializer::from_slice(&bytes);
+        let value = serde_path_to_error::deserialize(&mut input).map_err(|error| {
+            let path = error.path().to_string();
+            let inner = error.into_inner();
+            if inner.is_syntax() || inner.is_eof() {
+                return Failure::bad(Part::Body, format!("the body is not JSON: {inner}"));
+            }
+            does_not_fit(&path, &inner.to_string())
+        })?;
+        input.end().map_err(|error| Failure::bad(Part::Body, format!("the body is not JSON: {error}")))?;
+        Ok(value)
+    }
+}
+
+/// serde says "invalid type: integer `5`, expected a string at line 1 column 13".
+fn does_not_fit(path: &str, message: &str) -> Failure {
+    let short = message.split(" at line ").next().unwrap_or(message);
+    if let Some(missing) = short.strip_prefix("missing field ") {
+        let missing = missing.trim_matches('`');
+        let path = if path == "." { missing.to_owned() } else { format!("{path}.{missing}") };
+        return Failure::wrong(&path, "a value", "undefined");
+    }
+    match short.split_once(", expected ") {
+        Some((got, expected)) => Failure::wrong(path, expected, got.trim_start_matches("invalid type: ")),
+        None => Failure::wrong(path, "something else", short),
+    }
+}

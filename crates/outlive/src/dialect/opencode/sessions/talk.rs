@@ -1,0 +1,143 @@
+//! The calls about messages, and those that make some.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use outlive_core::Core;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::error::{Failure, Surface};
+use super::super::payload::Payload;
+use super::super::scope::Scope;
+use super::message::Message;
+use super::order::{LOG_BYTES, Order};
+use super::rest::find;
+use super::store::Sessions;
+use super::{output, run};
+use crate::api::App;
+use crate::api::extract::{Params, Path};
+
+/// Of all output in one answer; the newest first.
+const ANSWER_BYTES: u64 = LOG_BYTES;
+
+#[derive(Deserialize)]
+pub(in super::super) struct MessagesQuery {
+    /// The newest ones.
+    limit: Option<usize>,
+    /// Those before this one.
+    before: Option<String>,
+}
+
+pub(in super::super) async fn messages(
+    State(app): State<App>,
+    scope: Scope,
+    Path(id): Path<String>,
+    Params(query): Params<MessagesQuery>,
+) -> Response {
+    if let Err(failure) = find(&app.core, &scope, &id) {
+        return failure.on(Surface::First);
+    }
+    let mut all = Sessions::messages(&app.core, &id);
+    if let Some(before) = &query.before {
+        all.retain(|message| message.id() < before.as_str());
+    }
+    let surplus = all.len().saturating_sub(query.limit.unwrap_or(usize::MAX));
+    all.drain(..surplus);
+    with_output(&app.core, all, |all| serde_json::to_vec(&all)).await
+}
+
+pub(in super::super) async fn message(
+    State(app): State<App>,
+    scope: Scope,
+    Path((id, message)): Path<(String, String)>,
+) -> Response {
+    if let Err(failure) = find(&app.core, &scope, &id) {
+        return failure.on(Surface::First);
+    }
+    match Sessions::message(&app.core, &id, &message) {
+        Some(message) => whole(&app.core, message).await,
+        None => Failure::NoMessage { id: crate::api::problem::quote(&message) }.on(Surface::First),
+    }
+}
+
+async fn whole(core: &Core, message: Message) -> Response {
+    with_output(core, vec![message], |all| serde_json::to_vec(&all.first())).await
+}
+
+/// Reading and writing so much takes a while, and nobody else should wait for it.
+async fn with_output(
+    core: &Core,
+    mut all: Vec<Message>,
+    write: fn(&[Message]) -> serde_json::Result<Vec<u8>>,
+) -> Response {
+    let core = core.clone();
+    let written = tokio::task::spawn_blocking(move || {
+        let mut left = ANSWER_BYTES;
+        for part in all.iter_mut().rev().flat_map(|message| &mut message.parts) {
+            // Without a place left, what was kept has to do.
+            if left > 0 {
+                left -= output::fill(&core, part, left).min(left);
+            }
+        }
+        write(&all).unwrap_or_default()
+    });
+    let body = written.await.unwrap_or_default();
+    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+// ---- commands
+
+pub(in super::super) async fn shell(
+    State(app): State<App>,
+    scope: Scope,
+    Path(id): Path<String>,
+    payload: Payload,
+) -> Response {
+    let ordered = || {
+        let request = payload.parse()?;
+        let session = find(&app.core, &scope, &id)?;
+        let order = Order::of_shell(request, folder(&session))?;
+        Ok((session, order))
+    };
+    carry_out(&app, ordered()).await
+}
+
+pub(in super::super) async fn command(
+    State(app): State<App>,
+    scope: Scope,
+    Path(id): Path<String>,
+    payload: Payload,
+) -> Response {
+    let ordered = || {
+        let request = payload.parse()?;
+        let session = find(&app.core, &scope, &id)?;
+        let order = Order::of_command(request, folder(&session))?;
+        Ok((session, order))
+    };
+    carry_out(&app, ordered()).await
+}
+
+fn folder(session: &Value) -> &str {
+    session["directory"].as_str().unwrap_or("/")
+}
+
+async fn carry_out(app: &App, ordered: Result<(Value, Order), Failure>) -> Response {
+    let (session, order) = match ordered {
+        Ok(ordered) => ordered,
+        Err(failure) => return failure.on(Surface::First),
+    };
+    match run::run(&app.core, &app.opencode, session, order).await {
+        Ok(message) => whole(&app.core, message).await,
+        Err(failure) => failure.on(Surface::First),
+    }
+}
+
+pub(in super::super) async fn abort(State(app): State<App>, scope: Scope, Path(id): Path<String>) -> Response {
+    if let Err(failure) = find(&app.core, &scope, &id) {
+        return failure.on(Surface::First);
+    }
+    run::abort(&app.opencode, &id).await;
+    Json(true).into_response()
+}
