@@ -102,6 +102,9 @@ impl Process {
         if !inner.removed {
             self.updated(&mut inner, crate::events::Why::Detached);
         }
+        drop(inner);
+        // Somebody may wait until they are all gone.
+        self.changed.notify_waiters();
     }
 
     pub(crate) fn client_resized(&self, number: u64, size: Size) {
@@ -153,6 +156,11 @@ impl Process {
             annotations
         };
         spec::check_annotations(merged(self.spec().annotations).iter())?;
+        spec::check_variables(&patch.env)?;
+        let runs = |inner: &Inner| matches!(inner.phase, Phase::Running { .. } | Phase::Starting);
+        if patch.pty.is_some() && runs(&lock(&self.inner)) {
+            return Err(still_running());
+        }
         if let Some(tag) = &patch.tag {
             self.services.table.retag(self, tag.as_deref())?;
         }
@@ -160,7 +168,14 @@ impl Process {
         if inner.removed {
             return Err(Error::not_found(&self.id));
         }
+        if patch.pty.is_some() && runs(&inner) {
+            return Err(still_running());
+        }
         let spec = &mut inner.record.spec;
+        spec.env.extend(patch.env);
+        if let Some(pty) = patch.pty {
+            (spec.pty, spec.tty) = (pty, false);
+        }
         spec.annotations = merged(std::mem::take(&mut spec.annotations));
         if let Some(tag) = patch.tag {
             spec.tag = tag;
@@ -179,4 +194,15 @@ impl Process {
     pub fn spec(&self) -> Spec {
         lock(&self.inner).record.spec.clone()
     }
+
+    /// To those who are in the foreground of its terminal, as the keys of a terminal would send it: not to the shell that
+    /// has started them, and not to its jobs in the background.
+    pub async fn signal_foreground(&self, signal: u8) -> Result<()> {
+        self.settled(Command::Signal).await?;
+        self.input.signal_foreground(signal)
+    }
+}
+
+fn still_running() -> Error {
+    Error::conflict("still_running", "a process that runs keeps its terminal or pipes; stop it first")
 }
