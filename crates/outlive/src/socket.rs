@@ -65,6 +65,10 @@ pub(crate) trait Speech: Send + Sync {
     fn exit(&self, exit: &Exit) -> Vec<Message>;
     fn deleted(&self) -> Message;
     fn understand(&self, message: Message) -> impl Future<Output = Reply> + Send;
+    /// Resolves, with its last frame, when this client has to go although everything else goes on.
+    fn dismissed(&self) -> impl Future<Output = Message> + Send {
+        std::future::pending()
+    }
 }
 
 /// Messages that are larger than allowed are not taken.
@@ -309,6 +313,10 @@ impl<S: Speech> Writer<'_, S> {
                 }
                 () = self.process.until_removed() => {
                     self.last_words(vec![self.speech.deleted()]).await;
+                    Some(Ended::Orderly)
+                }
+                last = self.speech.dismissed() => {
+                    self.last_words(vec![last]).await;
                     Some(Ended::Orderly)
                 }
                 () = self.app.ended() => {
