@@ -11,6 +11,8 @@
 //! the death of the server it gives to `Core::store` or into annotations.
 
 mod e2b;
+mod go_signals;
+mod opensandbox;
 mod routes;
 
 use axum::Router;
@@ -28,7 +30,7 @@ pub(crate) struct Dialect {
     pub(crate) routes: fn() -> Routes,
 }
 
-pub(crate) const ALL: &[Dialect] = &[e2b::DIALECT];
+pub(crate) const ALL: &[Dialect] = &[e2b::DIALECT, opensandbox::DIALECT];
 
 pub(crate) fn find(name: &str) -> Option<&'static Dialect> {
     ALL.iter().find(|dialect| dialect.name() == name)
