@@ -19,6 +19,8 @@ use axum::Router;
 
 #[cfg(fuzzing)]
 pub(crate) use self::e2b::fuzzing::messages as fuzz_e2b_messages;
+#[cfg(fuzzing)]
+pub(crate) use self::opensandbox::fuzzing::inputs as fuzz_opensandbox_inputs;
 pub(crate) use self::routes::{Route, Routes};
 use crate::api::App;
 use crate::front::Front;

@@ -183,6 +183,12 @@ pub(super) async fn resume(
     Ok(event::answer(follow(app, process, Output::new(cursor, shape, query.after_eid), opening, &peer)?))
 }
 
+#[cfg(fuzzing)]
+pub(super) fn fuzz(data: &[u8]) {
+    let request = crate::api::extract::parse::<RunRequest>(data);
+    let _ = request.map(|request| request.spec(&Variables::default(), 1).map(|spec| spec.check()));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -149,6 +149,11 @@ fn understand(frame: &str) -> Wish {
     }
 }
 
+#[cfg(fuzzing)]
+pub(super) fn fuzz(frame: &str) {
+    let _ = understand(frame);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -172,6 +172,12 @@ pub(super) fn is_name(name: &str) -> bool {
     begins && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
+#[cfg(fuzzing)]
+pub(super) fn fuzz(text: &str) {
+    let found = parse(text, |_| None);
+    assert!(found.iter().all(|(name, _)| is_name(name)));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -61,6 +61,12 @@ fn ours(id: &str) -> String {
     }
 }
 
+#[cfg(fuzzing)]
+pub(super) fn fuzz(id: &str) {
+    let ours = ours(id);
+    assert!(ours == id || number(&ours).is_some());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

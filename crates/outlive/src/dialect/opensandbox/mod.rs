@@ -17,6 +17,8 @@ mod error;
 mod event;
 mod folder;
 mod follow;
+#[cfg(fuzzing)]
+pub(super) mod fuzzing;
 mod ids;
 mod lease;
 mod lifecycle;

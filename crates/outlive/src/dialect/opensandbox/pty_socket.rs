@@ -31,9 +31,8 @@ use crate::socket::{self, close};
 
 /// One frame for as much as execd keeps. Common clients take no frames of more than a mebibyte.
 const REPLAY_BYTES: usize = (1 << 20) - REPLAY_HEAD;
-/// How long a client may take for a replay frame, and one who was evicted for its last word.
+/// How long a client may take for a replay frame, and for an error.
 const PATIENCE: Duration = Duration::from_secs(10);
-const FAREWELL: Duration = Duration::from_millis(200);
 
 #[derive(Deserialize)]
 pub(super) struct SocketQuery {
@@ -82,15 +81,7 @@ pub(super) async fn attach(
     Ok(socket.on_upgrade(move |socket| async move {
         // Only now: who cannot shake hands evicts nobody.
         let lease = lease.unwrap_or_else(|| Lease::take_over(client.process.id()));
-        let lost = lease.lost();
-        let evicted = async {
-            lost.await;
-            tokio::time::sleep(FAREWELL).await;
-        };
-        tokio::select! {
-            () = client.hold(socket, lease, on_pipes) => {}
-            () = evicted => {}
-        }
+        client.hold(socket, lease, on_pipes).await;
     }))
 }
 
@@ -136,8 +127,18 @@ impl Client {
         };
         app.metrics.attached();
         let mut replay = begin(&log, since.min(until), flow);
-        if send_replay(&mut socket, &mut replay, until).await.is_err() {
-            return;
+        let taken_over = async {
+            match &lease {
+                Some(lease) => lease.lost().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            sent = send_replay(&mut socket, &mut replay, until) => if sent.is_err() {
+                return;
+            },
+            // Closed: the program does not wait for one who was evicted.
+            () = taken_over => return replay.close(),
         }
         // The second holds before the first lets go. An exit that the first came upon is told by the second.
         let cursor = begin(&log, replay.offset(), flow);
