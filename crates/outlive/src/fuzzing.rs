@@ -44,6 +44,11 @@ pub fn e2b_messages(data: &[u8]) {
     crate::dialect::fuzz_e2b_messages(data);
 }
 
+/// What clients of the OpenSandbox dialect send, and what their programs print.
+pub fn opensandbox_inputs(data: &[u8]) {
+    crate::dialect::fuzz_opensandbox_inputs(data);
+}
+
 const HOST: &str = "box.example";
 const HOST_WITH_PORT: &str = "fixed.example:81";
 const ORIGIN: &str = "https://app.example";

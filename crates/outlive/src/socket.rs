@@ -30,6 +30,8 @@ use crate::settings::Limits;
 pub(crate) const FRAME_BYTES: usize = 64 * 1024 - 1;
 /// How long a last word may take.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
+/// How long one who is dismissed may take to hear of it.
+const FAREWELL: Duration = Duration::from_millis(200);
 /// Frames that go out before everything else is looked at again.
 const MOST_GATHERED: usize = 64;
 /// Replies that may wait for a client which does not read.
@@ -78,6 +80,11 @@ pub(crate) trait Speech: Send + Sync {
     fn exit(&self, exit: &Exit) -> Vec<Message>;
     fn deleted(&self) -> Message;
     fn understand(&self, message: Message) -> impl Future<Output = Reply> + Send;
+    /// Resolves, with its last frame, when this client has to go although everything else goes on. It need not read it: nobody
+    /// waits for it, the program least of all.
+    fn dismissed(&self) -> impl Future<Output = Message> + Send {
+        std::future::pending()
+    }
 }
 
 /// Messages that are larger than allowed are not taken.
@@ -114,6 +121,7 @@ pub(crate) async fn serve<S: Speech>(
     let ended = tokio::select! {
         ended = writer.run(&mut cursor) => Some(ended),
         () = read(&speech, &mut stream, replies, dead_after) => None,
+        () = dismissed(&speech) => return cursor.close(),
     };
     if matches!(ended, Some(Ended::Orderly)) {
         cursor.close();
@@ -127,6 +135,12 @@ pub(crate) async fn serve<S: Speech>(
         let listen = async { while let Some(Ok(_)) = stream.next().await {} };
         let _ = tokio::time::timeout(dead_after, listen).await;
     }
+}
+
+/// Returns when a client that has to go has had the time to be told.
+async fn dismissed<S: Speech>(speech: &S) {
+    speech.dismissed().await;
+    tokio::time::sleep(FAREWELL).await;
 }
 
 /// Returns when the client is gone.
@@ -322,6 +336,10 @@ impl<S: Speech> Writer<'_, S> {
                 }
                 () = self.process.until_removed() => {
                     self.last_words(vec![self.speech.deleted()]).await;
+                    Some(Ended::Orderly)
+                }
+                last = self.speech.dismissed() => {
+                    self.last_words(vec![last]).await;
                     Some(Ended::Orderly)
                 }
                 () = self.app.ended() => {

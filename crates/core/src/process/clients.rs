@@ -106,6 +106,9 @@ impl Process {
         if !inner.removed {
             self.updated(&mut inner, crate::events::Why::Detached);
         }
+        drop(inner);
+        // Somebody may wait until they are all gone.
+        self.changed.notify_waiters();
     }
 
     pub(crate) fn client_resized(&self, number: u64, size: Size) {
@@ -163,6 +166,11 @@ impl Process {
             annotations
         };
         spec::check_annotations(merged(self.spec().annotations).iter())?;
+        spec::check_variables(&patch.env)?;
+        let runs = |inner: &Inner| matches!(inner.phase, Phase::Running { .. } | Phase::Starting);
+        if patch.pty.is_some() && runs(&lock(&self.inner)) {
+            return Err(still_running());
+        }
         if let Some(tag) = &patch.tag {
             self.services.table.retag(self, tag.as_deref())?;
         }
@@ -170,7 +178,14 @@ impl Process {
         if inner.removed {
             return Err(Error::not_found(&self.id));
         }
+        if patch.pty.is_some() && runs(&inner) {
+            return Err(still_running());
+        }
         let spec = &mut inner.record.spec;
+        spec.env.extend(patch.env);
+        if let Some(pty) = patch.pty {
+            (spec.pty, spec.tty) = (pty, false);
+        }
         spec.annotations = merged(std::mem::take(&mut spec.annotations));
         if let Some(tag) = patch.tag {
             spec.tag = tag;
@@ -189,4 +204,15 @@ impl Process {
     pub fn spec(&self) -> Spec {
         lock(&self.inner).record.spec.clone()
     }
+
+    /// To those who are in the foreground of its terminal, as the keys of a terminal would send it: not to the shell that
+    /// has started them, and not to its jobs in the background.
+    pub async fn signal_foreground(&self, signal: u8) -> Result<()> {
+        self.settled(Command::Signal).await?;
+        self.input.signal_foreground(signal)
+    }
+}
+
+fn still_running() -> Error {
+    Error::conflict("still_running", "a process that runs keeps its terminal or pipes; stop it first")
 }

@@ -78,6 +78,23 @@ impl Input {
     }
 }
 
+impl Input {
+    /// By the terminal, which knows who is in its foreground.
+    pub(super) fn signal_foreground(&self, signal: u8) -> Result<()> {
+        let refused = || Error::conflict("not_a_terminal", "process is not running in tty mode");
+        let end = self.end().map_err(|_| refused())?;
+        let group = rustix::termios::tcgetpgrp(&*end.fd).map_err(|_| refused())?;
+        let number = rustix::process::Signal::from_named_raw(i32::from(signal))
+            .ok_or_else(|| Error::invalid("signal", "a signal that has a name", signal))?;
+        if group.is_init() {
+            return Err(refused());
+        }
+        // Whoever has just ended needs no signal.
+        let _ = rustix::process::kill_process_group(group, number);
+        Ok(())
+    }
+}
+
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
     pub(super) most_queued: u64,

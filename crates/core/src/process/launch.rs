@@ -70,6 +70,7 @@ impl Plan<'_> {
                 cols: size.map_or(0, |size| size.cols),
                 rows: size.map_or(0, |size| size.rows),
                 stdin: spec.stdin_mode == StdinMode::Pipe,
+                merged: spec.merge_stderr,
             },
             identity: user.filter(|_| spec.user.is_some()).and_then(User::into_identity),
             limits: limits(&spec.limits),

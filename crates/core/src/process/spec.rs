@@ -49,6 +49,9 @@ pub struct Spec {
     /// Whether a process on pipes gets a stdin that can be written to.
     #[serde(default, skip_serializing_if = "is_default")]
     pub stdin_mode: StdinMode,
+    /// On pipes: stderr is stdout, so that what is written to both is kept in the order in which it was written.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub merge_stderr: bool,
     /// Kept and shown, as sandbox-agent does; has no effect.
     #[serde(default)]
     pub interactive: bool,
@@ -261,11 +264,20 @@ pub struct Patch {
     #[serde(default)]
     pub annotations: BTreeMap<String, Option<String>>,
     pub size_policy: Option<SizePolicy>,
+    /// On a terminal, or with `null` on pipes. Only of a process that does not run: it holds from the next start on.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<Pty>)]
+    pub pty: Option<Option<Pty>>,
+    /// Merged into the variables of the next start; `null` removes one of the server's.
+    #[serde(default)]
+    pub env: BTreeMap<String, Option<String>>,
 }
 
 /// Tells `null` from absent.
 #[allow(clippy::option_option)]
-fn present<'de, D: Deserializer<'de>>(input: D) -> std::result::Result<Option<Option<String>>, D::Error> {
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    input: D,
+) -> std::result::Result<Option<Option<T>>, D::Error> {
     Option::deserialize(input).map(Some)
 }
 
@@ -291,9 +303,7 @@ impl Spec {
                 check_name(field, name)?;
             }
         }
-        for (name, value) in &self.env {
-            check_variable(name, value.as_deref().unwrap_or_default())?;
-        }
+        check_variables(&self.env)?;
         check_annotations(self.annotations.iter())?;
         if self.shell && !self.args.is_empty() {
             return Err(Error::invalid(
@@ -338,6 +348,10 @@ pub(crate) fn check_name(field: &str, name: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::invalid(field, format!("1 to {MAX_NAME_BYTES} bytes without control characters"), format!("{name:?}")))
+}
+
+pub(super) fn check_variables(all: &BTreeMap<String, Option<String>>) -> Result<()> {
+    all.iter().try_for_each(|(name, value)| check_variable(name, value.as_deref().unwrap_or_default()))
 }
 
 pub(super) fn check_annotations<'a>(all: impl ExactSizeIterator<Item = (&'a String, &'a String)>) -> Result<()> {

@@ -31,6 +31,13 @@ pub(super) fn root(boot_id: u64) -> PathBuf {
     std::env::temp_dir().join(format!("outlive-{boot_id:016x}"))
 }
 
+/// The root, made if it is not there yet.
+pub(super) fn make_root(boot_id: u64) -> io::Result<PathBuf> {
+    let root = root(boot_id);
+    make_private(&root, 0o700, None)?;
+    Ok(root)
+}
+
 impl Folder {
     pub(super) fn of(boot_id: u64, session: &str, owner: Option<(u32, u32)>) -> Self {
         Self { path: root(boot_id).join(session), owner }

@@ -211,6 +211,12 @@ impl Core {
         hidden(&self.services, self.new_record(spec))
     }
 
+    /// A folder for files of this life of outlive, which only our user may enter; it goes when outlive stops. Sessions have
+    /// theirs in it.
+    pub fn private_folder(&self) -> std::io::Result<std::path::PathBuf> {
+        super::folder::make_root(self.services.link.welcome().boot_id)
+    }
+
     /// Outlive itself stops: nothing of the sessions is needed any more.
     pub fn stopped(&self) {
         keep::remove_folders(&self.services);

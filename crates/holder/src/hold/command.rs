@@ -218,5 +218,5 @@ impl Holder {
 }
 
 fn wire_reserve() -> u64 {
-    crate::spawn::reserve(&wire::Io { cols: 0, rows: 0, stdin: false })
+    crate::spawn::reserve(&wire::Io { cols: 0, rows: 0, stdin: false, merged: false })
 }

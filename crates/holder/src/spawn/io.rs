@@ -60,12 +60,15 @@ fn pipes(io: &Io) -> Result<Ends, Errno> {
         (None, nothing()?)
     };
     let (stdout_read, stdout) = output_pipe()?;
-    let (stderr_read, stderr) = output_pipe()?;
-    Ok(Ends {
-        program: [stdin, ProgramEnd::Own(stdout), ProgramEnd::Own(stderr)],
-        streams: vec![(stdout_read, Stream::Stdout), (stderr_read, Stream::Stderr)],
-        input,
-    })
+    let mut streams = vec![(stdout_read, Stream::Stdout)];
+    let stderr = if io.merged {
+        rustix::io::fcntl_dupfd_cloexec(&stdout, 3)?
+    } else {
+        let (stderr_read, stderr) = output_pipe()?;
+        streams.push((stderr_read, Stream::Stderr));
+        stderr
+    };
+    Ok(Ends { program: [stdin, ProgramEnd::Own(stdout), ProgramEnd::Own(stderr)], streams, input })
 }
 
 /// Opened once: that takes longer than everything else that a program without input needs here.

@@ -140,6 +140,8 @@ wire_struct! {
         pub rows: u16,
         /// For pipes: whether stdin is a pipe; otherwise it reads as empty.
         pub stdin: bool,
+        /// For pipes: stderr is the same pipe as stdout, so that what is written to both keeps its order.
+        pub merged: bool,
     }
 }
 
@@ -357,7 +359,7 @@ mod tests {
             arguments: vec![b"echo".to_vec(), vec![0xff, 0]],
             environment: b"A=b\0".to_vec(),
             cwd: b"/".to_vec(),
-            io: Io { cols: 80, rows: 24, stdin: true },
+            io: Io { cols: 80, rows: 24, stdin: true, merged: true },
             identity: Some(Identity { uid: 1, gid: 2, groups: vec![3, 4] }),
             limits: vec![Limit { resource: 7, soft: 1, hard: 2 }],
             no_new_privileges: true,

@@ -42,7 +42,17 @@ const TABLE: &[(&str, &[Carrier])] = &[
     ("e2b", &[Header("x-access-token"), Bearer]),
     // A ticket decides alone, and what is in the query is stronger than the header.
     ("opencode", &[QueryTicket("ticket"), QueryBasic("auth_token"), BasicPassword, Bearer]),
-    ("opensandbox", &[Header("x-execd-access-token"), Bearer]),
+    // Its lifecycle calls carry the key of the platform. Browsers can send neither header with a socket.
+    (
+        "opensandbox",
+        &[
+            Header("x-execd-access-token"),
+            Header("open-sandbox-api-key"),
+            Bearer,
+            QueryTicket("ticket"),
+            Query("access_token"),
+        ],
+    ),
     // The container takes Bearer for the name of a session, and its clients show nothing by themselves.
     ("cloudflare", &[Header("x-outlive-token")]),
     ("cloudflare-bridge", &[Bearer, QueryBearer("authorization"), Query("token")]),

@@ -87,6 +87,9 @@ pub(super) struct SignalRequest {
     /// A name such as `SIGINT` or `INT`, or a number.
     #[schema(value_type = String)]
     signal: SignalName,
+    /// Only to those in the foreground of its terminal, as Ctrl-C would.
+    #[serde(default)]
+    foreground: bool,
 }
 
 #[derive(Deserialize)]
@@ -105,7 +108,7 @@ impl SignalName {
     }
 }
 
-/// Send a signal to the whole tree.
+/// Send a signal to the whole tree, or to the foreground of its terminal.
 #[utoipa::path(post, path = "/v1/processes/{id}/signal", params(("id" = String, Path)), request_body = SignalRequest, responses(
     (status = 200, body = ProcessInfo), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn signal(
@@ -115,6 +118,10 @@ pub(super) async fn signal(
 ) -> Answer<Json<ProcessInfo>> {
     let number = request.signal.number()?;
     let process = app.core.find(&id)?;
-    process.signal(number).await?;
+    if request.foreground {
+        process.signal_foreground(number).await?;
+    } else {
+        process.signal(number).await?;
+    }
     Ok(Json(process.info()))
 }

@@ -42,6 +42,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub(crate) use self::metrics::Metrics;
+pub(crate) use self::output::until as output_until;
 use self::problem::Problem;
 pub(crate) use self::state::App;
 pub(crate) use self::tokens::{

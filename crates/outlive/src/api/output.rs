@@ -100,8 +100,7 @@ pub(super) async fn of(app: App, process: Arc<Process>, query: &OutputQuery, gra
         (HeaderName::from_static("x-outlive-offset"), HeaderValue::from(offset)),
         (HeaderName::from_static("x-outlive-head"), HeaderValue::from(head)),
     ];
-    let pieces = pieces(Reading { app, process, cursor, until });
-    Ok((headers, Body::from_stream(pieces)).into_response())
+    Ok((headers, self::until(app, process, cursor, until)).into_response())
 }
 
 struct Reading {
@@ -109,6 +108,11 @@ struct Reading {
     process: Arc<Process>,
     cursor: Cursor,
     until: u64,
+}
+
+/// What a cursor has before it up to an offset, as a body. For dialects, which say the rest in their own headers.
+pub(crate) fn until(app: App, process: Arc<Process>, cursor: Cursor, until: u64) -> Body {
+    Body::from_stream(pieces(Reading { app, process, cursor, until }))
 }
 
 fn pieces(reading: Reading) -> impl Stream<Item = io::Result<Bytes>> {

@@ -175,7 +175,7 @@ pub(super) async fn get(
     Ok(Json(info))
 }
 
-/// Change tag, label, annotations or size policy.
+/// Change tag, label, annotations or size policy; and for the next start, variables and whether it is on a terminal.
 #[utoipa::path(patch, path = "/v1/processes/{id}", params(("id" = String, Path)), request_body = Patch, responses(
     (status = 200, body = ProcessInfo), (status = "4XX", body = Problem)))]
 pub(super) async fn patch(

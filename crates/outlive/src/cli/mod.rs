@@ -60,6 +60,7 @@ use std::sync::Arc;
 use crate::access::token;
 use crate::local;
 use failure::{Failure, Result};
+pub(crate) use text::time::utc;
 use wire::client::Client;
 use wire::endpoint::Endpoint;
 use wire::tls::Trust;

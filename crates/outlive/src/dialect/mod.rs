@@ -11,7 +11,9 @@
 //! the death of the server it gives to `Core::store` or into annotations.
 
 mod e2b;
+mod go_signals;
 mod opencode;
+mod opensandbox;
 mod routes;
 
 use axum::Router;
@@ -19,6 +21,8 @@ use axum::Router;
 #[cfg(any(fuzzing, test))]
 pub(crate) use self::e2b::fuzzing::messages as fuzz_e2b_messages;
 pub(crate) use self::opencode::OpenCode;
+#[cfg(any(fuzzing, test))]
+pub(crate) use self::opensandbox::fuzzing::inputs as fuzz_opensandbox_inputs;
 pub(crate) use self::routes::{Route, Routes};
 use crate::api::App;
 use crate::front::Front;
@@ -30,7 +34,7 @@ pub(crate) struct Dialect {
     pub(crate) routes: fn() -> Routes,
 }
 
-pub(crate) const ALL: &[Dialect] = &[e2b::DIALECT, opencode::DIALECT];
+pub(crate) const ALL: &[Dialect] = &[e2b::DIALECT, opencode::DIALECT, opensandbox::DIALECT];
 
 pub(crate) fn find(name: &str) -> Option<&'static Dialect> {
     ALL.iter().find(|dialect| dialect.name() == name)

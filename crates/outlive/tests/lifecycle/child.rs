@@ -24,6 +24,16 @@ fn a_child_gets_the_environment_that_was_asked_for() {
 }
 
 #[test]
+fn what_is_written_to_both_outputs_can_keep_its_order() {
+    let outlive = Outlive::start();
+    let both = "i=0; while [ $i -lt 500 ]; do echo o$i; echo e$i >&2; i=$((i+1)); done";
+    let id = outlive.start_process(json!({ "command": both, "shell": true, "mergeStderr": true }));
+    outlive.wait_exit(&id);
+    let expected: Vec<String> = (0..500).flat_map(|i| [format!("o{i}"), format!("e{i}")]).collect();
+    assert_eq!(printed(&outlive, &id).lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn a_child_can_be_another_user() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root can switch users");

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::harness::{Outlive, eventually, proc};
-use crate::{post, printed, wait};
+use crate::{patch, post, printed, wait};
 
 #[test]
 fn a_reserved_process_starts_when_told() {
@@ -21,6 +21,29 @@ fn a_reserved_process_starts_when_told() {
         assert_eq!(waiting.join().unwrap()["exitCode"], 0);
     });
     assert_eq!(printed(&outlive, &id), "hi\n");
+}
+
+#[test]
+fn what_is_changed_before_a_start_holds_from_it_on() {
+    let outlive = Outlive::start();
+    let ask = "test -t 1 && echo terminal $A || echo pipe $A; cat";
+    let id = outlive.start_process(json!({ "command": ask, "shell": true, "start": false, "env": { "A": "1" } }));
+    let terminal = json!({ "pty": { "cols": 90, "rows": 30 } });
+    assert_eq!(patch(&outlive, &id, &terminal).json["tty"], true);
+    post(&outlive, &id, "start");
+    outlive.wait_output(&id, "terminal 1");
+    // It has one, and keeps it as long as it runs; variables count when it begins.
+    let refused = patch(&outlive, &id, &json!({ "pty": null }));
+    assert_eq!((refused.status, refused.code()), (409, "still_running"));
+    assert_eq!(patch(&outlive, &id, &json!({ "env": { "A": "2" } })).status, 200);
+    post(&outlive, &id, "kill");
+    outlive.wait_exit(&id);
+    assert_eq!(patch(&outlive, &id, &json!({ "pty": null })).json["tty"], false);
+    post(&outlive, &id, "start");
+    outlive.wait_output(&id, "pipe 2");
+    assert_eq!(printed(&outlive, &id), "terminal 1\r\npipe 2\n", "the log goes on");
+    let nonsense = patch(&outlive, &id, &json!({ "env": { "A=B": "2" } }));
+    assert_eq!((nonsense.status, nonsense.code()), (400, "invalid_value"));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use outlive_core::log::Exit;
 
 use super::message::EndEvent;
+use crate::dialect::go_signals;
 
 pub(super) fn event(exit: &Exit) -> EndEvent {
     match exit.status {
@@ -12,34 +13,10 @@ pub(super) fn event(exit: &Exit) -> EndEvent {
             EndEvent { exit_code: i32::from(code), exited: true, status, error }
         }
         Err(signal) => {
-            let status = format!("signal: {}", name(signal));
+            let status = format!("signal: {}", go_signals::text(signal));
             EndEvent { exit_code: -1, exited: false, error: Some(status.clone()), status }
         }
     }
-}
-
-fn name(signal: u8) -> String {
-    let known = match signal {
-        1 => "hangup",
-        2 => "interrupt",
-        3 => "quit",
-        4 => "illegal instruction",
-        5 => "trace/breakpoint trap",
-        6 => "aborted",
-        7 => "bus error",
-        8 => "floating point exception",
-        9 => "killed",
-        10 => "user defined signal 1",
-        11 => "segmentation fault",
-        12 => "user defined signal 2",
-        13 => "broken pipe",
-        14 => "alarm clock",
-        15 => "terminated",
-        24 => "CPU time limit exceeded",
-        25 => "file size limit exceeded",
-        _ => return format!("signal {signal}"),
-    };
-    known.to_owned()
 }
 
 #[cfg(test)]

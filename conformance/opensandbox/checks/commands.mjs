@@ -1,0 +1,150 @@
+// Commands from start to end, as most users meet them.
+
+import assert from 'node:assert/strict';
+import { check } from '../../_shared/frame.mjs';
+import { eventually, mark, refused } from '../support.mjs';
+
+check('run_gives_output_of_both_streams_and_the_exit', async (t) => {
+  const { out, err, exitCode, error, complete, id } = await t.run('echo out; echo err >&2');
+  assert.deepEqual([out, err, exitCode, error], ['out', 'err', 0, undefined]);
+  assert.ok(complete.timestamp > 0);
+  assert.match(id, /^[0-9a-f]{32}$/);
+});
+
+check('run_stream_is_bare_json_init_ping_output_end', async (t) => {
+  const stream = await t.stream('POST', '/command', { command: 'echo a' });
+  assert.match(stream.headers['content-type'], /^text\/event-stream/);
+  assert.equal(stream.headers['cache-control'], 'no-cache');
+  assert.equal(stream.headers['x-accel-buffering'], 'no');
+  const kinds = [];
+  for await (const event of stream.events) kinds.push(event.type);
+  assert.deepEqual(kinds, ['init', 'ping', 'stdout', 'execution_complete']);
+});
+
+check('run_passes_output_on_while_it_runs', async (t) => {
+  const folder = `/tmp/${mark()}`;
+  t.atEnd.push(() => t.run(`rm -rf ${folder}`));
+  const seen = [];
+  let first;
+  const begun = new Promise((resolve) => { first = resolve; });
+  const running = t.commands.run(`mkdir ${folder}; echo first; until [ -e ${folder}/go ]; do sleep 0.02; done; echo last`, {}, {
+    onStdout: ({ text }) => { seen.push(text); first(); },
+  });
+  await Promise.race([begun, running.then(() => assert.fail('it ended before it began'))]);
+  assert.deepEqual(seen, ['first']);
+  await t.run(`touch ${folder}/go`);
+  await running;
+  assert.deepEqual(seen, ['first', 'last']);
+});
+
+check('run_is_over_at_once', async (t) => {
+  const times = [];
+  for (let round = 0; round < 5; round += 1) {
+    const before = Date.now();
+    assert.equal((await t.run('true')).exitCode, 0);
+    times.push(Date.now() - before);
+  }
+  assert.ok(Math.min(...times) < 500, `${times} ms`);
+});
+
+check('run_order_of_both_streams_is_kept', async (t) => {
+  const script = 'for i in 1 2 3 4 5 6 7 8; do echo o$i; sleep 0.02; echo e$i >&2; sleep 0.02; done';
+  const all = await t.whole('POST', '/command', { command: script });
+  const texts = all.filter(({ text, type }) => text && type !== 'init').map(({ type, text }) => `${type} ${text}`);
+  assert.deepEqual(texts, [1, 2, 3, 4, 5, 6, 7, 8].flatMap((i) => [`stdout o${i}`, `stderr e${i}`]));
+});
+
+check('run_sends_signs_of_life', async (t) => {
+  const stream = await t.stream('POST', '/command', { command: 'sleep 3.6' });
+  let pings = 0;
+  for await (const event of stream.events) {
+    if (event.type !== 'ping') continue;
+    assert.equal(event.text, 'pong');
+    pings += 1;
+  }
+  assert.equal(pings, 2, 'one at once, one after three seconds');
+});
+
+check('run_environment_folder_and_stdin', async (t) => {
+  const { out } = await t.run('echo $A; pwd; cat; echo done', { envs: { A: 'x y' }, workingDirectory: '/usr' });
+  assert.equal(out, 'x y\n/usr\ndone');
+  const at = async (cwd, envs) => (await t.run('pwd', { workingDirectory: cwd, envs })).out;
+  assert.equal(await at('$WHERE/lib', { WHERE: '/usr' }), '/usr/lib');
+  assert.equal(await at('${WHERE}', { WHERE: '/usr' }), '/usr');
+  assert.ok((await at('~')).startsWith('/'));
+});
+
+check('run_bad_folder_is_400', async (t) => {
+  for (const cwd of ['/no/such/folder', '/etc/passwd']) {
+    await refused(t.run('true', { workingDirectory: cwd }), 400, 'INVALID_REQUEST_BODY', /working directory/);
+  }
+  await refused(t.run('true', { workingDirectory: '$NOBODY_HAS_THIS/x' }), 400, 'INVALID_REQUEST_BODY', /NOBODY_HAS_THIS/);
+});
+
+check('run_missing_program_is_127', async (t) => {
+  const { exitCode, err } = await t.run('no-such-command-here');
+  assert.equal(exitCode, 127);
+  assert.match(err, /command not found/);
+});
+
+check('run_user_and_group', async (t) => {
+  const { out } = await t.run('id -u; id -g', { uid: 1, gid: 2 });
+  assert.equal(out, '1\n2');
+  assert.equal((await t.run('id -un; id -gn', { uid: 1 })).out, 'daemon\ndaemon');
+  assert.equal((await t.run('id -u', { uid: process.getuid() })).out, String(process.getuid()), 'who one is already');
+  const { status, json } = await t.http('POST', '/command', { body: { command: 'id', gid: 1 } });
+  assert.deepEqual([status, json.code], [400, 'INVALID_REQUEST_BODY']);
+});
+
+check('run_argv_without_a_shell', async (t) => {
+  const all = await t.whole('POST', '/command', { argv: ['printf', '%s|', '$HOME', 'a b'] });
+  assert.deepEqual(all.map(({ type, text }) => [type, text]).slice(1), [['stdout', '$HOME|a b|'], ['execution_complete', undefined]]);
+  for (const body of [{ argv: [] }, { argv: [''] }, { argv: ['a\0b'] }, { argv: ['x'], command: 'x' }]) {
+    assert.equal((await t.http('POST', '/command', { body })).status, 400, JSON.stringify(body));
+  }
+});
+
+check('run_argv_that_cannot_be_started_is_said_in_words', async (t) => {
+  const all = await t.whole('POST', '/command', { argv: ['/no/such/program', 'x'] });
+  assert.deepEqual(all.map(({ type }) => type), ['init', 'error']);
+  assert.match(all[1].error.evalue, /program/);
+  assert.ok(Number.isNaN(Number(all[1].error.evalue)), 'no exit code');
+  const status = await t.commands.getCommandStatus(all[0].text);
+  assert.deepEqual([status.running, status.exitCode, status.content], [false, 255, '/no/such/program x']);
+  assert.match(status.error, /program/);
+});
+
+check('run_goes_on_without_its_client', async (t) => {
+  const abort = new AbortController();
+  let id;
+  const running = t.commands.run('sleep 0.5; exit 7', {}, { onInit: (init) => { id = init.id; abort.abort(); } }, abort.signal);
+  await running.then(() => assert.fail('it was read to its end'), () => {});
+  const status = await t.untilOver(id);
+  assert.deepEqual([status.exitCode, status.error], [7, 'exit status 7']);
+});
+
+check('run_signals_are_not_ignored_in_children', async (t) => {
+  const { out } = await t.run("grep SigIgn /proc/self/status | cut -f2");
+  assert.equal(BigInt(`0x${out}`) & 0x4007n, 0n, 'HUP, INT, QUIT, TERM');
+});
+
+check('run_a_child_in_the_background_delays_nothing', async (t) => {
+  const name = mark();
+  t.atEnd.push(() => t.run(`pkill -f ${name.slice(0, 3)}[${name[3]}]${name.slice(4)}`));
+  const before = Date.now();
+  const { out } = await t.run(`sh -c 'sleep 30; : ${name}' & echo on`);
+  assert.equal(out, 'on');
+  assert.ok(Date.now() - before < 5_000);
+  await eventually('it lives on', async () => (await t.living(name)) >= 1);
+});
+
+check('run_on_a_terminal', async (t) => {
+  const all = await t.whole('POST', '/command', { command: '[ -t 0 ] && [ -t 1 ] && stty size; echo $TERM', tty: true, cols: 101, rows: 31 });
+  const printed = all.filter(({ type }) => type === 'stdout').map(({ text }) => text).join('');
+  assert.equal(printed, '31 101\r\nxterm-256color\r\n');
+  assert.equal(all.at(-1).type, 'execution_complete');
+  for (const body of [{ command: 'x', tty: true, cols: 0 }, { command: 'x', tty: true, rows: 70_000 }]) {
+    assert.equal((await t.http('POST', '/command', { body })).status, 400);
+  }
+  assert.equal((await t.run('[ -t 1 ] || echo none')).out, 'none', 'unless asked for');
+});

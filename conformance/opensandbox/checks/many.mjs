@@ -1,0 +1,81 @@
+// Many at once, and one that does not read.
+
+import assert from 'node:assert/strict';
+import { check } from '../../_shared/frame.mjs';
+import { eventually, numbers, printNumbers, within } from '../support.mjs';
+
+check('many_32_commands_at_once', async (t) => {
+  const expected = numbers(50_000).toString().trimEnd();
+  const all = await Promise.all([...Array(32).keys()].map((n) => t.run(`echo ${n}; ${printNumbers(50_000)}; exit ${n}`)));
+  all.forEach(({ out, exitCode }, n) => {
+    assert.ok(out === `${n}\n${expected}`, `${n}`);
+    assert.equal(exitCode, n);
+  });
+});
+
+check('many_32_terminals_at_once_lose_nothing', async (t) => {
+  const one = async (n) => {
+    const socket = await t.connect(await t.pty({ command: `echo hello ${n}; exit ${n}` }));
+    const { exit_code: code } = await socket.text('exit');
+    return [socket.printed(), code];
+  };
+  const all = await Promise.all([...Array(32).keys()].map(one));
+  all.forEach(([text, code], n) => assert.deepEqual([text, code], [`hello ${n}\r\n`, n]));
+});
+
+check('many_sessions_at_once', async (t) => {
+  const one = async (n) => {
+    const id = await t.commands.createSession();
+    t.atEnd.push(() => t.commands.deleteSession(id));
+    await t.commands.runInSession(id, `export N=${n}`);
+    return (await t.commands.runInSession(id, 'echo $N')).logs.stdout[0].text;
+  };
+  const all = await Promise.all([...Array(8).keys()].map(one));
+  assert.deepEqual(all, [...Array(8).keys()].map(String));
+});
+
+check('stuck_clients_delay_nobody', async (t) => {
+  const stalled = await t.stream('POST', '/command', { command: `yes ${'x'.repeat(999)} | head -c 100000000` });
+  stalled.response.pause();
+  const { id, socket } = await t.shell();
+  socket.type('yes 0123456789\n');
+  await socket.until('0123456789');
+  socket.ws._socket.pause();
+  const viewer = await t.connect(id, '?mode=viewer&since=99999999999');
+  // Only counted: what is measured is the server.
+  let seen = 0;
+  viewer.ws.removeAllListeners('message');
+  viewer.ws.on('message', (data) => { seen += data.length; });
+  const times = [];
+  for (let round = 0; round < 200; round += 1) {
+    const before = performance.now();
+    const { status } = await within(5_000, 'health', t.native('GET', '/v1/health'));
+    assert.equal(status, 'ok');
+    times.push(performance.now() - before);
+  }
+  times.sort((a, b) => a - b);
+  const p99 = times[Math.floor(times.length * 0.99)];
+  assert.ok(p99 < 250, `health takes ${p99.toFixed(1)} ms`);
+  assert.equal((await within(5_000, 'another command', t.run('echo on'))).out, 'on');
+  // Who looks on is served although the one who types does not read.
+  const before = seen;
+  await eventually('more', () => seen > before);
+}, { seconds: 60 });
+
+check('stuck_client_is_told_what_it_missed', async (t) => {
+  const stalled = await t.stream('POST', '/command', { command: `yes ${'x'.repeat(999)} | head -c 100000000` });
+  const { value } = await stalled.events.next();
+  stalled.response.pause();
+  await within(50_000, 'its end', t.native('POST', `/v1/processes/${await ownId(t, value.text)}/wait`, { timeoutMs: 50_000 }));
+  stalled.response.resume();
+  let end;
+  for await (const event of stalled.events) end = event;
+  assert.equal(end.type, 'error');
+  assert.match(end.error.evalue, /bytes \d+ to \d+ are gone/);
+}, { seconds: 60 });
+
+async function ownId(t, theirs) {
+  const { compact } = await import('./native.mjs');
+  const { processes } = await t.native('GET', '/v1/processes');
+  return processes.find(({ id }) => compact(id) === theirs).id;
+}

@@ -1,0 +1,336 @@
+// What checks work with: the SDK's adapters, raw HTTP and sockets where it has no call, outlive's own API, and facts to wait for.
+
+import assert from 'node:assert/strict';
+import http from 'node:http';
+import { CommandsAdapter, HealthAdapter, MetricsAdapter, createExecdClient } from '@alibaba-group/opensandbox/internal';
+import WebSocket from 'ws';
+
+/** Longer than anything should take, even on a busy machine. */
+const PATIENCE_MS = 20_000;
+
+export class Context {
+  constructor(base) {
+    this.base = base;
+    this.url = `${base}/opensandbox`;
+    this.atEnd = [];
+    this.ids = new Set();
+  }
+
+  async cleanUp() {
+    for (const id of this.ids) await settle(() => fetch(`${this.url}/pty/${id}`, { method: 'DELETE' }));
+    for (const step of this.atEnd.reverse()) await settle(step);
+  }
+
+  // ---- the SDK
+
+  sdk(url = this.url, headers = {}) {
+    const client = createExecdClient({ baseUrl: url, headers });
+    return {
+      commands: new CommandsAdapter(client, { baseUrl: url, headers }),
+      health: new HealthAdapter(client),
+      metrics: new MetricsAdapter(client),
+    };
+  }
+
+  get commands() {
+    return this.sdk().commands;
+  }
+
+  /** What a command printed, its lines joined as users of this SDK do. */
+  async run(command, options = {}) {
+    const execution = await this.commands.run(command, options);
+    assert.ok(execution.id, 'every stream begins with an id');
+    return { ...execution, out: joined(execution.logs.stdout), err: joined(execution.logs.stderr) };
+  }
+
+  /** In the background; its id is that of the command. */
+  async background(command, options = {}) {
+    const { id } = await this.commands.run(command, { ...options, background: true });
+    assert.ok(id);
+    this.ids.add(id);
+    return id;
+  }
+
+  async untilOver(id) {
+    return eventually(`the end of ${id}`, async () => {
+      const status = await this.commands.getCommandStatus(id);
+      assert.equal(typeof status.running, 'boolean');
+      return status.running ? undefined : status;
+    });
+  }
+
+  // ---- raw HTTP, where the SDK has no call
+
+  async http(method, path, { body, headers = {}, url = this.url } = {}) {
+    const kind = body === undefined ? {} : { 'content-type': 'application/json' };
+    const response = await fetch(`${url}${path}`, {
+      method,
+      headers: { ...kind, ...headers },
+      body: body === undefined || typeof body === 'string' ? body : JSON.stringify(body),
+    });
+    const bytes = Buffer.from(await response.arrayBuffer());
+    let json;
+    try {
+      json = JSON.parse(bytes.toString());
+    } catch {
+      json = undefined;
+    }
+    return { status: response.status, headers: response.headers, bytes, text: bytes.toString(), json };
+  }
+
+  /** A stream of events as they come; `abort` hangs up. node's own client: unlike fetch it reads only when it is asked to. */
+  async stream(method, path, body, url = this.url) {
+    const { response, request } = await new Promise((resolve, reject) => {
+      const headers = body === undefined ? {} : { 'content-type': 'application/json' };
+      const request = http.request(`${url}${path}`, { method, headers, agent: false }, (response) => resolve({ response, request }));
+      request.on('error', reject);
+      request.end(body === undefined ? undefined : JSON.stringify(body));
+    });
+    request.on('error', () => {});
+    this.atEnd.push(() => request.destroy());
+    return { status: response.statusCode, headers: response.headers, response, events: events(response), abort: () => request.destroy() };
+  }
+
+  /** All events of a stream that ends by itself, without the signs of life. */
+  async whole(method, path, body) {
+    const stream = await this.stream(method, path, body);
+    assert.equal(stream.status, 200);
+    const all = [];
+    for await (const event of stream.events) if (event.type !== 'ping') all.push(event);
+    return all;
+  }
+
+  // ---- sockets
+
+  async socket(path, { url = this.url, headers = {} } = {}) {
+    const socket = new Socket(new WebSocket(`${url.replace('http', 'ws')}${path}`, { headers }));
+    this.atEnd.push(() => socket.ws.terminate());
+    await within(PATIENCE_MS, `the handshake of ${path}`, socket.open);
+    return socket;
+  }
+
+  /** The answer to a handshake that is refused. */
+  async refusedSocket(path, options) {
+    const ws = new WebSocket(`${this.url.replace('http', 'ws')}${path}`, options);
+    this.atEnd.push(() => ws.terminate());
+    return within(PATIENCE_MS, 'a refusal', new Promise((resolve, reject) => {
+      ws.once('open', () => reject(new Error('it was let in')));
+      ws.once('error', reject);
+      ws.once('unexpected-response', (_, response) => {
+        let text = '';
+        response.on('data', (chunk) => { text += chunk; });
+        response.on('end', () => resolve({ status: response.statusCode, json: JSON.parse(text) }));
+      });
+    }));
+  }
+
+  /** A terminal that nobody is connected to yet. */
+  async pty(body = {}) {
+    const { status, json } = await this.http('POST', '/pty', { body });
+    assert.equal(status, 201);
+    assert.match(json.session_id, /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
+    this.ids.add(json.session_id);
+    return json.session_id;
+  }
+
+  async connect(id, query = '') {
+    const socket = await this.socket(`/pty/${id}/ws${query}`);
+    await socket.text('connected');
+    return socket;
+  }
+
+  /** A shell without a prompt and without an echo, ready to be typed into. */
+  async shell(query = '') {
+    const id = await this.pty();
+    const socket = await this.connect(id, query);
+    socket.type("stty -echo 2>/dev/null; PS1=; PS2=; echo rea''dy\n");
+    await socket.until('ready');
+    return { id, socket };
+  }
+
+  // ---- outlive's own API
+
+  async native(method, path, body) {
+    const response = await fetch(`${this.base}${path}`, {
+      method,
+      headers: body === undefined ? {} : { 'content-type': 'application/json' },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+    const text = await response.text();
+    assert.ok(response.ok, `${method} ${path}: ${response.status} ${text.slice(0, 200)}`);
+    return text === '' ? undefined : JSON.parse(text);
+  }
+
+  /** Those that outlive itself knows of whose command line has this. */
+  async listed(mark) {
+    const { processes } = await this.native('GET', '/v1/processes');
+    return processes.filter((process) => JSON.stringify(process).includes(mark));
+  }
+
+  /** How many processes of this machine have this in their command line. */
+  async living(mark) {
+    // Split, so that the look does not find itself.
+    const [head, tail] = [mark.slice(0, 3), mark.slice(3)];
+    const line = `pgrep -fc -- ${head}"${tail}" || true`;
+    const { stdout } = await this.native('POST', '/v1/processes/run', { command: line, shell: true });
+    return Number(stdout);
+  }
+
+  async killServer() {
+    const { serverPid } = await this.native('GET', '/v1/health');
+    process.kill(serverPid, 'SIGKILL');
+    // A connection that was kept open breaks; the next one waits for the next server.
+    const look = () => this.native('GET', '/v1/health').catch(() => ({ serverPid }));
+    await eventually('another server', async () => (await look()).serverPid !== serverPid);
+  }
+}
+
+/** A connection and all that has come of it: `frames` in order, `channels` by first byte, `raw` as one. */
+export class Socket {
+  constructor(ws) {
+    this.ws = ws;
+    this.frames = [];
+    this.channels = { 1: Buffer.alloc(0), 2: Buffer.alloc(0), 3: Buffer.alloc(0) };
+    this.raw = Buffer.alloc(0);
+    this.waiting = [];
+    this.open = new Promise((resolve, reject) => {
+      ws.once('open', resolve);
+      ws.once('error', reject);
+    });
+    this.open.catch(() => {});
+    this.closed = new Promise((resolve) => ws.once('close', (code, reason) => {
+      this.end = { code, reason: reason.toString() };
+      this.look();
+      resolve(this.end);
+    }));
+    ws.on('error', () => {});
+    ws.on('message', (data, isBinary) => this.take(data, isBinary));
+  }
+
+  take(data, isBinary) {
+    if (isBinary) {
+      this.raw = Buffer.concat([this.raw, data]);
+      const channel = data[0];
+      const offset = channel === 3 ? Number(data.readBigUInt64BE(1)) : undefined;
+      const bytes = data.subarray(channel === 3 ? 9 : 1);
+      if (this.channels[channel]) this.channels[channel] = Buffer.concat([this.channels[channel], bytes]);
+      this.frames.push({ channel, offset, bytes });
+    } else {
+      this.frames.push(JSON.parse(data.toString()));
+    }
+    this.look();
+  }
+
+  look() {
+    this.waiting = this.waiting.filter((look) => !look());
+  }
+
+  when(what, found) {
+    return within(PATIENCE_MS, `${what} in ${JSON.stringify(this.raw.toString('latin1').slice(-200))}`, new Promise((resolve, reject) => {
+      const look = () => {
+        const value = found();
+        if (value) resolve(value);
+        else if (this.end) reject(new Error(`closed (${this.end.code}) before ${what}`));
+        return Boolean(value) || Boolean(this.end);
+      };
+      if (!look()) this.waiting.push(look);
+    }));
+  }
+
+  /** Waits for a text in what was printed, whatever the framing. */
+  until(text) {
+    return this.when(JSON.stringify(text), () => this.printed().includes(text));
+  }
+
+  /** All that was printed, in order. */
+  printed() {
+    return this.frames.filter((frame) => frame.bytes).map((frame) => frame.bytes.toString('latin1')).join('');
+  }
+
+  untilRaw(text) {
+    return this.when(JSON.stringify(text), () => this.raw.toString('latin1').includes(text));
+  }
+
+  text(type) {
+    return this.when(`a frame of the type ${type}`, () => this.frames.find((frame) => frame.type === type));
+  }
+
+  type(text) {
+    this.ws.send(Buffer.concat([Buffer.from([0]), Buffer.from(text)]));
+  }
+
+  send(frame) {
+    this.ws.send(JSON.stringify(frame));
+  }
+
+  async over() {
+    return within(PATIENCE_MS, 'the close', this.closed);
+  }
+}
+
+export const joined = (messages) => messages.map(({ text }) => text).join('\n');
+
+export async function* events(readable) {
+  let rest = '';
+  for await (const chunk of readable.setEncoding('utf8')) {
+    rest += chunk;
+    for (let at = rest.indexOf('\n\n'); at >= 0; at = rest.indexOf('\n\n')) {
+      // Bare objects: no `data:` before them.
+      const event = JSON.parse(rest.slice(0, at));
+      assert.equal(typeof event.timestamp, 'number', 'every event has its time');
+      yield event;
+      rest = rest.slice(at + 2);
+    }
+  }
+  assert.equal(rest, '', 'an event was cut off');
+}
+
+// ---- facts
+
+export async function eventually(what, look) {
+  const until = Date.now() + PATIENCE_MS;
+  for (;;) {
+    const found = await look();
+    if (found) return found;
+    if (Date.now() > until) throw new Error(`never came: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+export function within(ms, what, promise) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`not within ${ms} ms: ${what}`)), ms);
+  });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
+/** The error that a call of the SDK must end with. */
+export async function refused(promise, status, code, pattern = /./) {
+  const error = await promise.then(
+    (value) => assert.fail(`expected ${status}, got ${JSON.stringify(value)?.slice(0, 200)}`),
+    (reason) => reason,
+  );
+  assert.deepEqual([error.statusCode, error.error?.code], [status, code], error.message);
+  assert.match(error.error?.message ?? error.message, pattern);
+  return error;
+}
+
+export const mark = () => `mark${Math.random().toString(36).slice(2)}`;
+
+/** Shell text that prints the first `length` bytes of the natural numbers, one a line; and the same bytes. */
+export const printNumbers = (length) => `seq 1 ${length} 2>/dev/null | head -c ${length}`;
+
+export function numbers(length) {
+  const bytes = Buffer.alloc(length);
+  for (let n = 1, at = 0; at < length; n += 1) at += bytes.write(`${n}\n`, at, 'latin1');
+  return bytes;
+}
+
+async function settle(step) {
+  try {
+    await step();
+  } catch {
+    // Nothing depends on it.
+  }
+}

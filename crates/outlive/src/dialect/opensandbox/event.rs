@@ -1,0 +1,106 @@
+//! What streams are made of: a bare JSON object with two line breaks behind, and no `data:` before it, which raw clients rely on.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::Stream;
+use outlive_holder::clock;
+use serde::Serialize;
+
+/// How often a sign of life is sent.
+pub(super) const PING_EVERY: Duration = Duration::from_secs(3);
+
+/// Absent fields are left out.
+#[derive(Default, Serialize)]
+pub(super) struct Event<'a> {
+    #[serde(rename = "type")]
+    pub(super) kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) text: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<Fault>,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) execution_time: u64,
+    /// By which `resume` is told how far somebody has come.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) eid: u64,
+    /// The text goes on in the next event of its stream.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) partial: bool,
+    /// Which signal ended it, and whether its time was up: the code −1 tells neither.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) signal: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) timed_out: bool,
+    /// Set when it is sent.
+    pub(super) timestamp: u64,
+}
+
+/// Of an end that was not well.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Fault {
+    pub(super) ename: &'static str,
+    /// The exit code, or a text if there is none.
+    pub(super) evalue: String,
+    pub(super) traceback: Vec<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl Event<'_> {
+    pub(super) fn append(mut self, piece: &mut Vec<u8>) {
+        self.timestamp = clock::wall_ms();
+        // Into memory, of text and numbers: this cannot fail.
+        let _ = serde_json::to_writer(&mut *piece, &self);
+        piece.extend_from_slice(b"\n\n");
+    }
+}
+
+/// How every stream begins.
+pub(super) fn opening(id: &str) -> Vec<u8> {
+    let mut piece = Vec::new();
+    Event { kind: "init", text: Some(id), ..Event::default() }.append(&mut piece);
+    ping(&mut piece);
+    piece
+}
+
+pub(super) fn ping(piece: &mut Vec<u8>) {
+    Event { kind: "ping", text: Some("pong"), ..Event::default() }.append(piece);
+}
+
+pub(super) fn answer(pieces: impl Stream<Item = std::io::Result<Bytes>> + Send + 'static) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+    ];
+    (headers, Body::from_stream(pieces)).into_response()
+}
+
+/// A body that is cut off cannot be taken for a complete one.
+pub(super) fn cut_off() -> std::io::Error {
+    std::io::Error::other("the server is being replaced; what was started goes on")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bare_json_and_two_line_breaks() {
+        let mut piece = opening("abc");
+        let text = String::from_utf8(std::mem::take(&mut piece)).unwrap();
+        let events: Vec<&str> = text.split_terminator("\n\n").collect();
+        assert_eq!(events.len(), 2);
+        assert!(events[0].starts_with(r#"{"type":"init","text":"abc","timestamp":"#), "{}", events[0]);
+        assert!(events[1].starts_with(r#"{"type":"ping","text":"pong","timestamp":"#), "{}", events[1]);
+        Event { kind: "stdout", text: Some("a\nb\u{0}"), ..Event::default() }.append(&mut piece);
+        let text = String::from_utf8(piece).unwrap();
+        assert!(text.contains(r#""text":"a\nb\u0000""#) && text.matches('\n').count() == 2, "{text}");
+    }
+}
