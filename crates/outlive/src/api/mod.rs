@@ -23,8 +23,9 @@ mod output;
 pub(crate) mod problem;
 mod processes;
 mod run;
+mod run_stream;
 mod sessions;
-mod sse;
+pub(crate) mod sse;
 mod state;
 mod terminal;
 mod tickets;
@@ -68,6 +69,7 @@ fn groups() -> [(Needs, OpenApiRouter<App>); 5] {
         .routes(routes!(processes::list))
         .routes(routes!(processes::get))
         .routes(routes!(wait::wait))
+        .routes(routes!(wait::wait_port))
         .routes(routes!(logs::logs))
         .routes(routes!(output::output))
         .routes(routes!(observe::attachments))

@@ -42,6 +42,7 @@ const MEANT: &[(&str, &str, &str)] = &[
     ("post", "/v1/processes/{id}/kill", "write"),
     ("post", "/v1/processes/{id}/signal", "write"),
     ("post", "/v1/processes/{id}/wait", "read"),
+    ("post", "/v1/wait", "read"),
     ("post", "/v1/processes/{id}/input", "write"),
     ("post", "/v1/processes/{id}/stdin/close", "write"),
     ("post", "/v1/processes/{id}/resize", "write"),
