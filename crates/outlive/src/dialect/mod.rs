@@ -10,6 +10,7 @@
 //! translates and nothing else: it touches no descriptor, pid or timer of a program, and whatever it wants to find again after
 //! the death of the server it gives to `Core::store` or into annotations.
 
+mod cloudflare;
 mod e2b;
 mod routes;
 
@@ -28,7 +29,7 @@ pub(crate) struct Dialect {
     pub(crate) routes: fn() -> Routes,
 }
 
-pub(crate) const ALL: &[Dialect] = &[e2b::DIALECT];
+pub(crate) const ALL: &[Dialect] = &[e2b::DIALECT, cloudflare::DIALECT];
 
 pub(crate) fn find(name: &str) -> Option<&'static Dialect> {
     ALL.iter().find(|dialect| dialect.name() == name)
