@@ -117,7 +117,7 @@ impl Write for Limited<'_> {
 pub(super) fn unpack(workspace: &Workspace, archive: impl Read) -> io::Result<()> {
     let mut archive = Archive::new(BufReader::new(archive));
     for entry in archive.entries()? {
-        let mut entry = entry?;
+        let mut entry = entry.map_err(|error| wrong(&format!("this is no archive: {error}")))?;
         let path = inside(&entry.path()?)?;
         if path.as_os_str().is_empty() {
             continue;
