@@ -16,8 +16,10 @@ pub mod log;
 pub mod observe;
 pub mod polled;
 pub mod process;
+mod reach;
 mod retention;
 mod run;
+mod run_stream;
 mod services;
 pub mod session;
 pub mod signal;
@@ -30,7 +32,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub use self::core::{Core, Counts, Create, Notice};
 pub use error::{Error, Result};
 pub use holder_link::Handover;
+pub use reach::{Reached, Target};
 pub use run::{Run, RunOutcome, RunResult};
+pub use run_stream::RunStream;
 pub use wait::{HttpTarget, Outcome, Wait, WaitFor};
 
 /// A panic elsewhere must not make everything behind a lock unreachable: our state is valid at every step.

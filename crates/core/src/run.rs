@@ -107,8 +107,7 @@ impl Core {
         run.spec.stdin_mode = if run.stdin.is_some() { StdinMode::Pipe } else { StdinMode::Null };
         run.spec.check()?;
         let limits = self.process_config();
-        let wanted = run.timeout_ms.filter(|ms| *ms > 0).unwrap_or(limits.default_run_timeout_ms);
-        let timeout_ms = wanted.min(limits.max_run_timeout_ms);
+        let timeout_ms = self.run_timeout_ms(run.timeout_ms);
         let cap = run.max_output_bytes.unwrap_or(u64::MAX).min(limits.max_output_bytes) as usize;
         if run.on_timeout == OnTimeout::Kill {
             run.spec.timeout_ms = Some(timeout_ms);
@@ -131,7 +130,13 @@ impl Core {
         }
     }
 
-    async fn begin_run(&self, run: &Run) -> Result<Begun> {
+    /// The time that a run gets which asks for `wanted`: the configured default, and never more than the maximum.
+    pub fn run_timeout_ms(&self, wanted: Option<u64>) -> u64 {
+        let limits = self.process_config();
+        wanted.filter(|ms| *ms > 0).unwrap_or(limits.default_run_timeout_ms).min(limits.max_run_timeout_ms)
+    }
+
+    pub(crate) async fn begin_run(&self, run: &Run) -> Result<Begun> {
         loop {
             let mut record = self.new_record(run.spec.clone());
             record.ephemeral = true;
@@ -220,19 +225,19 @@ async fn within<T>(patience_ms: Option<u64>, work: impl Future<Output = T>) -> O
     }
 }
 
-struct Begun {
-    process: Arc<Process>,
+pub(crate) struct Begun {
+    pub(crate) process: Arc<Process>,
     /// And not an earlier one with the same idempotency key.
     is_new: bool,
     /// Lives and dies with the request.
-    owned: Option<OwnRun>,
+    pub(crate) owned: Option<OwnRun>,
 }
 
 /// A run whose request is still there. Dropped with the request, it takes the tree along.
-struct OwnRun(Option<Arc<Process>>);
+pub(crate) struct OwnRun(Option<Arc<Process>>);
 
 impl OwnRun {
-    fn let_go(mut self) {
+    pub(crate) fn let_go(mut self) {
         self.0 = None;
     }
 }
@@ -247,10 +252,10 @@ impl Drop for OwnRun {
     }
 }
 
-struct RunSlot(Arc<Services>);
+pub(crate) struct RunSlot(Arc<Services>);
 
 impl RunSlot {
-    fn take(services: &Arc<Services>) -> Result<Self> {
+    pub(crate) fn take(services: &Arc<Services>) -> Result<Self> {
         let limit = services.config().max_concurrent_runs;
         services.table.runs.take(limit).map_err(|_| Error::Exhausted {
             code: "run_limit",

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use outlive_holder::log::Exit;
 use regex::bytes::Regex;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
@@ -194,13 +193,7 @@ async fn http_status(target: &HttpTarget) -> Option<u16> {
     let ask = async {
         let address = SocketAddr::from(([127, 0, 0, 1], target.port));
         let mut stream = TcpStream::connect(address).await.ok()?;
-        let request =
-            format!("GET {} HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nconnection: close\r\n\r\n", target.path, target.port);
-        stream.write_all(request.as_bytes()).await.ok()?;
-        let mut head = [0u8; 12];
-        stream.read_exact(&mut head).await.ok()?;
-        let text = std::str::from_utf8(&head).ok()?;
-        text.starts_with("HTTP/1.").then(|| text.get(9..)?.parse().ok()).flatten()
+        crate::reach::status_of(&mut stream, "127.0.0.1", target.port, &target.path).await
     };
     tokio::time::timeout(Duration::from_secs(5), ask).await.ok().flatten()
 }

@@ -360,3 +360,51 @@ fn a_run_that_may_be_detached_is_found_again_after_a_death() {
     let list = outlive.get("/v1/processes").json["processes"].clone();
     assert_eq!(list[0]["status"], "running", "{list}");
 }
+
+#[test]
+fn a_run_can_be_read_while_it_runs_and_leaves_nothing_behind() {
+    let outlive = Outlive::start();
+    let streamed = |line: &str| json!({ "command": line, "shell": true, "stream": true });
+    let text = run(&outlive, streamed("echo out; echo err >&2; exit 3")).text();
+    assert!(text.contains("event: stdout\nid: 4\ndata: {\"data\":\"out\\n\",\"offset\":0}\n\n"), "{text}");
+    assert!(text.contains("event: stderr\nid: 8\ndata: {\"data\":\"err\\n\",\"offset\":4}\n\n"), "{text}");
+    let end = "event: end\ndata: {\"exitCode\":3,\"exitReason\":\"exited\",\"timedOut\":false}\n\n";
+    assert!(text.ends_with(end), "{text}");
+    let late = run(&outlive, json!({ "command": "sleep", "args": ["60"], "timeoutMs": 200, "stream": true }));
+    assert!(late.text().contains("\"timedOut\":true"), "{}", late.text());
+    // There is no limit to what it prints, and nothing of it is missing.
+    let much = run(&outlive, json!({ "command": "seq", "args": ["300000"], "stream": true })).text();
+    let printed: usize = much.lines().filter_map(|line| line.strip_prefix("id: ")).last().unwrap().parse().unwrap();
+    assert_eq!(printed, (1..=300_000).map(|number: u32| number.to_string().len() + 1).sum::<usize>());
+    assert!(!much.contains("event: gap"));
+    assert!(listed(&outlive, "?all=true").is_empty());
+    let wrong = outlive.post("/v1/processes/run", &json!({ "command": "true", "stream": true, "yieldMs": 5 }));
+    assert_eq!((wrong.status, wrong.json["field"].as_str()), (400, Some("yieldMs")));
+}
+
+#[test]
+fn a_streamed_run_dies_with_its_reader() {
+    let outlive = Outlive::start();
+    let spec = json!({ "command": "echo $$; sleep 300 & sleep 300", "shell": true, "stream": true }).to_string();
+    let headers = [("content-type", "application/json")];
+    let open = outlive.http().open("POST", "/v1/processes/run", &headers, Some(spec.as_bytes())).unwrap();
+    let pid = eventually("it runs", || listed(&outlive, "?all=true&status=running").first()?["pid"].as_u64());
+    drop(open);
+    eventually("it is gone", || listed(&outlive, "?all=true").is_empty().then_some(()));
+    assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
+}
+
+#[test]
+fn a_port_is_waited_for_whoever_listens() {
+    let outlive = Outlive::start();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let answer = outlive.post("/v1/wait", &json!({ "port": port, "timeoutMs": 5000 }));
+    assert_eq!((answer.status, answer.json["outcome"].as_str()), (200, Some("listening")), "{}", answer.text());
+    drop(listener);
+    let nobody = outlive.post("/v1/wait", &json!({ "port": port, "path": "/", "timeoutMs": 300 }));
+    assert_eq!(nobody.json["outcome"], "timedOut", "{}", nobody.text());
+    let own = json!({ "port": outlive.http().connect().unwrap().peer_addr().unwrap().port(), "path": "/healthz", "timeoutMs": 5000 });
+    let answer = outlive.post("/v1/wait", &own);
+    assert_eq!((answer.json["outcome"].as_str(), answer.json["httpStatus"].as_u64()), (Some("answered"), Some(200)));
+}

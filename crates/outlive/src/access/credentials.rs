@@ -53,9 +53,8 @@ const TABLE: &[(&str, &[Carrier])] = &[
             Query("access_token"),
         ],
     ),
-    // The container takes Bearer for the name of a session, and its clients show nothing by themselves.
-    ("cloudflare", &[Header("x-outlive-token")]),
-    ("cloudflare-bridge", &[Bearer, QueryBearer("authorization"), Query("token")]),
+    // The container takes Bearer for the name of a session: it may, for those who show themselves by the header of ours.
+    ("cloudflare", &[Header("x-outlive-token"), Bearer, QueryBearer("authorization"), Query("token")]),
 ];
 
 /// The ways of a surface; none for one that is not in the table, so that nobody gets in by accident.
@@ -166,7 +165,9 @@ mod tests {
         assert_eq!(see("e2b", "/", &[("authorization", &basic), ("x-access-token", "t")], false), found("t"));
         assert_eq!(see("opencode", "/", &[("authorization", &basic)], false), found("s3cret"));
         assert_eq!(see("opensandbox", "/", &[("x-execd-access-token", "t")], false), found("t"));
-        assert_eq!(see("cloudflare", "/", &[("authorization", "Bearer a-session")], false), None);
+        let bearer = ("authorization", "Bearer t");
+        assert_eq!(see("cloudflare", "/", &[bearer], false), found("t"));
+        assert_eq!(see("cloudflare", "/", &[bearer, ("x-outlive-token", "u")], false), found("u"), "t is a session");
         assert_eq!(see("no such surface", "/", &[("authorization", "Bearer t")], false), None);
     }
 
@@ -179,8 +180,8 @@ mod tests {
             ("opencode", &twice[..twice.len() - "&ticket=x".len()], "b:c"),
             ("opencode", &twice, "ticket x"),
             ("opencode", "/?auth_token=%00", ""),
-            ("cloudflare-bridge", "/?token=t", "t"),
-            ("cloudflare-bridge", "/?authorization=Bearer%20k&token=t", "k"),
+            ("cloudflare", "/?token=t", "t"),
+            ("cloudflare", "/?authorization=Bearer%20k&token=t", "k"),
         ] {
             assert_eq!(see(surface, uri, &[UPGRADE], true).as_deref(), Some(expected), "{surface} {uri}");
             assert_eq!(see(surface, uri, &[UPGRADE], false), None, "{surface} {uri} at another route");

@@ -164,7 +164,7 @@ impl Access {
     }
 
     /// Whether what was given out by a token still counts: not longer than the token itself.
-    fn still_opens(&self, token: Option<Digest>, needed: Scope) -> bool {
+    pub(crate) fn still_opens(&self, token: Option<Digest>, needed: Scope) -> bool {
         let (Some(digest), Some(tokens)) = (token, &self.tokens) else { return true };
         let tokens = tokens.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         tokens.all().any(|token| token.digest == digest && token.is_valid() && token.scope >= needed)

@@ -30,7 +30,7 @@ use super::state::App;
 use crate::access::Grant;
 
 /// Bytes per event of a streamed command.
-const PIECE_BYTES: usize = 64 * 1024;
+pub(super) const PIECE_BYTES: usize = 64 * 1024;
 
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -253,7 +253,24 @@ fn events(app: App, exec: Arc<Exec>, encoding: Encoding) -> impl Events<Item = B
     })
 }
 
-fn error_event(error: &Error) -> Bytes {
+/// Bytes of one stream; its id is the offset after them.
+pub(super) fn piece_event(offset: u64, stream: Stream, bytes: &[u8], encoding: Encoding) -> Bytes {
+    let name = if stream == Stream::Stderr { "stderr" } else { "stdout" };
+    let data = match (encoding, std::str::from_utf8(bytes)) {
+        (Encoding::Base64, _) => json!({ "offset": offset, "data": BASE64.encode(bytes) }),
+        (_, Ok(text)) => json!({ "offset": offset, "data": text }),
+        // A piece may end within a character, and bytes may be no text at all: nothing is bent to fit.
+        (_, Err(_)) => json!({ "offset": offset, "data": BASE64.encode(bytes), "encoding": "base64" }),
+    };
+    let end = (offset + bytes.len() as u64).to_string();
+    sse::event(name, &end, &data.to_string())
+}
+
+pub(super) fn gap_event(from: u64, to: u64) -> Bytes {
+    sse::event("gap", "", &json!({ "from": from, "to": to }).to_string())
+}
+
+pub(super) fn error_event(error: &Error) -> Bytes {
     let data = json!({ "code": error.code(), "message": error.to_string() }).to_string();
     sse::event("error", "", &data)
 }
@@ -282,20 +299,9 @@ async fn next_event(exec: &Exec, told: Told, encoding: Encoding) -> Option<(Byte
     loop {
         match cursor.next(PIECE_BYTES).await {
             Item::Bytes { offset, stream, bytes } => {
-                let name = if stream == Stream::Stderr { "stderr" } else { "stdout" };
-                let data = match (encoding, std::str::from_utf8(&bytes)) {
-                    (Encoding::Base64, _) => json!({ "offset": offset, "data": BASE64.encode(&bytes) }),
-                    (_, Ok(text)) => json!({ "offset": offset, "data": text }),
-                    // A piece may end within a character, and bytes may be no text at all: nothing is bent to fit.
-                    (_, Err(_)) => json!({ "offset": offset, "data": BASE64.encode(&bytes), "encoding": "base64" }),
-                };
-                let end = (offset + bytes.len() as u64).to_string();
-                return Some((sse::event(name, &end, &data.to_string()), Told::Begun(cursor)));
+                return Some((piece_event(offset, stream, &bytes, encoding), Told::Begun(cursor)));
             }
-            Item::Gap { from, to } => {
-                let data = json!({ "from": from, "to": to }).to_string();
-                return Some((sse::event("gap", "", &data), Told::Begun(cursor)));
-            }
+            Item::Gap { from, to } => return Some((gap_event(from, to), Told::Begun(cursor))),
             Item::BecameLive => {}
             Item::Exit(_) => {
                 cursor.close();

@@ -72,7 +72,7 @@ impl Metrics {
         self.refused.inc();
     }
 
-    pub(super) fn run(&self) {
+    pub(crate) fn run(&self) {
         self.runs.inc();
     }
 

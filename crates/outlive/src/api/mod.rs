@@ -24,8 +24,9 @@ pub(crate) mod problem;
 mod processes;
 mod recording;
 mod run;
+mod run_stream;
 mod sessions;
-mod sse;
+pub(crate) mod sse;
 mod state;
 mod terminal;
 mod tickets;
@@ -70,6 +71,7 @@ fn groups() -> [(Needs, OpenApiRouter<App>); 5] {
         .routes(routes!(processes::list))
         .routes(routes!(processes::get))
         .routes(routes!(wait::wait))
+        .routes(routes!(wait::wait_port))
         .routes(routes!(logs::logs))
         .routes(routes!(output::output))
         .routes(routes!(recording::recording))

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use outlive_core::process::{EnvMode, ExitReason, Limits, OnTimeout, Source, Spec};
@@ -16,6 +17,7 @@ use super::extract::Body;
 use super::input::{Encoding, decode};
 use super::problem::{Answer, Problem};
 use super::processes::idempotency_key;
+use super::run_stream;
 use super::state::App;
 
 #[derive(Deserialize, ToSchema)]
@@ -52,6 +54,9 @@ pub(super) struct RunRequest {
     limits: Limits,
     #[serde(default)]
     no_new_privileges: bool,
+    /// Answer with server-sent events while it runs: `stdout`, `stderr`, `gap`, and at last `end` or `error`.
+    #[serde(default)]
+    stream: bool,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -78,12 +83,13 @@ pub(super) struct RunResponse {
 
 /// Run a command to its end and answer with what it printed.
 #[utoipa::path(post, path = "/v1/processes/run", request_body = RunRequest, params(("Idempotency-Key" = Option<String>, Header)), responses(
-    (status = 200, body = RunResponse), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    (status = 200, content((RunResponse = "application/json"), (String = "text/event-stream"))),
+    (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn run(
     State(app): State<App>,
     headers: HeaderMap,
     Body(request): Body<RunRequest>,
-) -> Answer<Json<RunResponse>> {
+) -> Answer<Response> {
     let encoding = Encoding::parse(request.encoding.as_deref(), Encoding::Utf8)?;
     let stdin = match request.stdin {
         Some(text) => Some(decode(&text, Encoding::parse(request.stdin_encoding.as_deref(), Encoding::Utf8)?)?),
@@ -113,12 +119,16 @@ pub(super) async fn run(
         idempotency_key: idempotency_key(&headers)?,
     };
     app.metrics.run();
+    if request.stream {
+        return run_stream::answer(app, run, encoding).await;
+    }
     Ok(Json(match app.core.run(run).await? {
         RunOutcome::Finished(result) => RunResponse::from(&result, encoding, None),
         RunOutcome::StillRunning { process, so_far } => {
             RunResponse::from(&so_far, encoding, Some(process.id().to_owned()))
         }
-    }))
+    })
+    .into_response())
 }
 
 impl RunResponse {

@@ -31,7 +31,7 @@ pub(super) fn push_event(text: &mut String, name: &str, id: &str, data: &str) {
 }
 
 /// Answers with these events and a comment now and then.
-pub(super) fn answer(events: impl Stream<Item = Bytes> + Send + 'static) -> Response {
+pub(crate) fn answer(events: impl Stream<Item = Bytes> + Send + 'static) -> Response {
     let events = Box::pin(events);
     let with_comments = stream::unfold(events, |mut events| async move {
         match tokio::time::timeout(KEEP_ALIVE, events.next()).await {

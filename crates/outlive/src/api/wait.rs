@@ -1,11 +1,13 @@
 //! Waiting for something to happen in a process.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
 use base64::Engine as _;
 use outlive_core::log::StreamFilter;
 use outlive_core::process::ProcessInfo;
-use outlive_core::{HttpTarget, Outcome, Wait, WaitFor};
+use outlive_core::{HttpTarget, Outcome, Target, Wait, WaitFor};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -158,4 +160,47 @@ impl WaitResponse {
             Outcome::TimedOut => "timedOut",
         };
     }
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct PortRequest {
+    port: u16,
+    /// Ask for this over HTTP; absent: that somebody takes the connection is enough.
+    path: Option<String>,
+    /// Of the answer over HTTP; 200 if absent.
+    status_min: Option<u16>,
+    /// 399 if absent.
+    status_max: Option<u16>,
+    /// How often it is tried; 250 if absent.
+    interval_ms: Option<u64>,
+    timeout_ms: Option<u64>,
+}
+
+/// Wait until a port of this machine answers, whoever listens there.
+#[utoipa::path(post, path = "/v1/wait", request_body = PortRequest, responses(
+    (status = 200, body = WaitResponse), (status = "4XX", body = Problem)))]
+pub(super) async fn wait_port(Body(request): Body<PortRequest>) -> Answer<Json<WaitResponse>> {
+    let http = match request.path {
+        None => None,
+        path @ Some(_) => {
+            Some((checked_path(path)?, request.status_min.unwrap_or(200)..=request.status_max.unwrap_or(399)))
+        }
+    };
+    let every = Duration::from_millis(request.interval_ms.unwrap_or(250).clamp(10, 60_000));
+    let target = Target { port: request.port, http, every };
+    let limit = async {
+        match request.timeout_ms {
+            Some(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
+            None => std::future::pending().await,
+        }
+    };
+    let answer = WaitResponse { port: Some(request.port), ..WaitResponse::default() };
+    Ok(Json(tokio::select! {
+        reached = target.reach() => {
+            let outcome = if reached.status.is_some() { "answered" } else { "listening" };
+            WaitResponse { outcome, http_status: reached.status, ..answer }
+        }
+        () = limit => WaitResponse { outcome: "timedOut", ..answer },
+    }))
 }

@@ -10,6 +10,7 @@
 //! translates and nothing else: it touches no descriptor, pid or timer of a program, and whatever it wants to find again after
 //! the death of the server it gives to `Core::store` or into annotations.
 
+mod cloudflare;
 mod e2b;
 mod go_signals;
 mod opencode;
@@ -34,7 +35,7 @@ pub(crate) struct Dialect {
     pub(crate) routes: fn() -> Routes,
 }
 
-pub(crate) const ALL: &[Dialect] = &[e2b::DIALECT, opencode::DIALECT, opensandbox::DIALECT];
+pub(crate) const ALL: &[Dialect] = &[cloudflare::DIALECT, e2b::DIALECT, opencode::DIALECT, opensandbox::DIALECT];
 
 pub(crate) fn find(name: &str) -> Option<&'static Dialect> {
     ALL.iter().find(|dialect| dialect.name() == name)

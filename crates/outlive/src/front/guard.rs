@@ -102,8 +102,14 @@ fn allow_reading(headers: &mut HeaderMap, origin: HeaderValue, request_headers: 
 pub(super) async fn admit(front: Front, needs: Needs, app: App, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let peer = peer::of(&parts);
-    let credential = credentials::shown(front.carriers(), &parts, needs == Needs::Attach);
-    let known = app.access.admit(&peer, credential.as_ref());
+    // Who asks over a socket was asked when that was opened; nothing from outside gets into the extensions.
+    let known = match parts.extensions.get::<Grant>() {
+        Some(grant) => Ok(grant.clone()),
+        None => {
+            let credential = credentials::shown(front.carriers(), &parts, needs == Needs::Attach);
+            app.access.admit(&peer, credential.as_ref())
+        }
+    };
     let (known, admitted) = match (known, needs) {
         (Ok(grant), Needs::Scope(needed)) if grant.scope < needed => {
             let refusal = Refusal::Scope { has: grant.scope, needs: needed };

@@ -183,7 +183,7 @@ pub(super) async fn resume(
     Ok(event::answer(follow(app, process, Output::new(cursor, shape, query.after_eid), opening, &peer)?))
 }
 
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub(super) fn fuzz(data: &[u8]) {
     let request = crate::api::extract::parse::<RunRequest>(data);
     let _ = request.map(|request| request.spec(&Variables::default(), 1).map(|spec| spec.check()));

@@ -149,7 +149,7 @@ fn understand(frame: &str) -> Wish {
     }
 }
 
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub(super) fn fuzz(frame: &str) {
     let _ = understand(frame);
 }

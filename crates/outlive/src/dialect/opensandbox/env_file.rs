@@ -172,7 +172,7 @@ pub(super) fn is_name(name: &str) -> bool {
     begins && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub(super) fn fuzz(text: &str) {
     let found = parse(text, |_| None);
     assert!(found.iter().all(|(name, _)| is_name(name)));

@@ -61,7 +61,7 @@ fn ours(id: &str) -> String {
     }
 }
 
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub(super) fn fuzz(id: &str) {
     let ours = ours(id);
     assert!(ours == id || number(&ours).is_some());

@@ -17,7 +17,7 @@ mod error;
 mod event;
 mod folder;
 mod follow;
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub(super) mod fuzzing;
 mod ids;
 mod lease;

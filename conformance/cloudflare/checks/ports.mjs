@@ -1,0 +1,70 @@
+// Waiting for a port.
+
+import assert from 'node:assert/strict';
+import http from 'node:http';
+import net from 'node:net';
+import { check } from '../../_shared/frame.mjs';
+import { eventually, parseSSEStream, refused, within } from '../support.mjs';
+
+async function freePort() {
+  const server = net.createServer().listen(0, '127.0.0.1');
+  await new Promise((resolve) => server.once('listening', resolve));
+  const { port } = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+const listen = async (t, port, handler) => {
+  const server = http.createServer(handler).listen(port, '127.0.0.1');
+  t.atEnd.push(() => server.close());
+  await new Promise((resolve) => server.once('listening', resolve));
+};
+
+check('port_over_tcp_and_http', async (t) => {
+  const { ports } = t.client();
+  const port = await freePort();
+  const tcp = t.events(ports.watchPort({ port, mode: 'tcp', interval: 100 }));
+  let status = 500;
+  const later = t.events(ports.watchPort({ port, mode: 'http', path: '/health', interval: 100 }));
+  await listen(t, port, ({ url }, response) => response.writeHead(url === '/health' ? status : 404).end());
+  const [watching, ready] = await tcp;
+  assert.deepEqual([watching.type, watching.port, ready.type, ready.port], ['watching', port, 'ready', port]);
+  assert.ok(!('statusCode' in ready));
+  status = 302;
+  const events = await later;
+  assert.deepEqual([events.at(-1).type, events.at(-1).statusCode], ['ready', 302]);
+  const narrow = await t.events(ports.watchPort({ port, mode: 'http', path: '/nothing', statusMin: 404, statusMax: 404, interval: 100 }));
+  assert.equal(narrow.at(-1).statusCode, 404);
+});
+
+check('port_ends_at_once_when_its_process_does', async (t) => {
+  const port = await freePort();
+  const { processId } = await t.start('sleep 1; exit 7');
+  const begun = Date.now();
+  const events = await t.events(t.client().ports.watchPort({ port, mode: 'tcp', processId, interval: 10_000 }));
+  assert.deepEqual([events.at(-1).type, events.at(-1).exitCode], ['process_exited', 7]);
+  assert.ok(Date.now() - begun < 4_000, 'not at the next look');
+});
+
+check('port_of_a_process_that_opens_it', async (t) => {
+  const port = await freePort();
+  const { processId } = await t.start(`sleep 0.5; exec python3 -m http.server ${port} --bind 127.0.0.1`, { cwd: '/usr' });
+  const events = await t.events(t.client().ports.watchPort({ port, mode: 'http', processId, interval: 100 }));
+  assert.deepEqual([events.at(-1).type, events.at(-1).statusCode], ['ready', 200]);
+});
+
+check('port_refusals_and_going_away', async (t) => {
+  const { ports } = t.client();
+  await refused(ports.watchPort({ port: 0, mode: 'tcp' }), 'InvalidPortError');
+  await refused(ports.watchPort({ port: 65_536, mode: 'tcp' }), 'InvalidPortError');
+  await refused(ports.watchPort({ port: 80, mode: 'udp' }), 'ValidationFailedError');
+  await refused(ports.watchPort({ port: 80, mode: 'http', path: 'x y' }), 'ValidationFailedError');
+  await refused(ports.watchPort({ port: 80, mode: 'tcp', processId: 'nobody' }), 'ProcessNotFoundError');
+  const stream = await ports.watchPort({ port: await freePort(), mode: 'tcp', interval: 100 });
+  for await (const event of parseSSEStream(stream)) {
+    assert.equal(event.type, 'watching');
+    break;
+  }
+  assert.equal((await within(3_000, 'another call', t.run('echo on'))).stdout, 'on\n');
+  await eventually('health', async () => (await t.native('GET', '/v1/health')).status === 'ok');
+});

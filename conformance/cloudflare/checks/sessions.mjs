@@ -1,0 +1,166 @@
+// Persistent shells.
+
+import assert from 'node:assert/strict';
+import { check } from '../../_shared/frame.mjs';
+import { eventually, fresh, refused, within } from '../support.mjs';
+
+const runner = (t, id) => (command, options) => t.client().commands.execute(command, id, options);
+
+check('session_is_created_listed_and_deleted', async (t) => {
+  const { utils } = t.client();
+  const id = t.session();
+  const made = await utils.createSession({ id, env: { GREETING: 'hi there' }, cwd: '/usr' });
+  assert.deepEqual([made.success, made.data.id, made.containerPlacementId], [true, id, null]);
+  assert.equal((await runner(t, id)('pwd; echo $GREETING')).stdout, '/usr\nhi there\n');
+  const list = await t.raw('GET', '/api/session/list');
+  assert.ok(list.json.data.includes(id));
+  const again = await refused(utils.createSession({ id }), 'SessionAlreadyExistsError');
+  assert.equal(again.errorResponse?.httpStatus ?? again.httpStatus, 409);
+  const deleted = await utils.deleteSession(id);
+  assert.deepEqual([deleted.success, deleted.sessionId], [true, id]);
+  assert.ok(!(await t.raw('GET', '/api/session/list')).json.data.includes(id));
+  await refused(utils.deleteSession(id), 'SandboxError', /not found/);
+  assert.equal((await t.post('/api/session/delete', {})).status, 400);
+  assert.equal((await t.post('/api/session/delete', { sessionId: id })).status, 404);
+});
+
+check('session_without_an_id_gets_one', async (t) => {
+  const { data } = await t.client().utils.createSession({});
+  assert.ok(data.id);
+  t.sessions.add(data.id);
+  assert.equal((await runner(t, data.id)('pwd')).stdout, '/workspace\n');
+});
+
+check('session_whose_folder_is_missing_begins_at_home', async (t) => {
+  const id = t.session();
+  await t.client().utils.createSession({ id, cwd: '/no/such/folder' });
+  const { stdout } = await runner(t, id)('[ "$PWD" = "$(cd ~ && pwd)" ] && echo home');
+  assert.equal(stdout, 'home\n');
+});
+
+check('session_that_nobody_made_is_made_by_its_first_command', async (t) => {
+  const id = t.session();
+  assert.equal((await runner(t, id)('pwd')).stdout, '/workspace\n');
+  assert.ok((await t.raw('GET', '/api/session/list')).json.data.includes(id));
+});
+
+check('session_keeps_folder_variables_functions_and_aliases', async (t) => {
+  const run = runner(t, t.session());
+  await run('cd /usr; export A=1; B=2; f() { echo "f $1"; }; shopt -s expand_aliases; alias hello="echo alias"');
+  assert.equal((await run('pwd; echo $A$B; f x')).stdout, '/usr\n12\nf x\n');
+  assert.equal((await run('hello')).stdout, 'alias\n');
+});
+
+check('session_variables_of_one_call_are_exact_and_do_not_stay', async (t) => {
+  const run = runner(t, t.session());
+  const value = 'two\n  lines \'and\' "quotes" $HOME `x` \\';
+  const { stdout } = await run('printf %s "$V"; printf "[%s]" "$N"', { env: { V: value, N: undefined } });
+  assert.equal(stdout, `${value}[]`);
+  assert.equal((await run('echo "[$V]"')).stdout, '[]\n');
+  await run('export KEPT=yes');
+  const { json } = await t.post('/api/execute', { command: 'echo $KEPT', sessionId: [...t.sessions][0], env: { KEPT: null } });
+  assert.equal(json.stdout, 'yes\n', 'null is left as it is');
+});
+
+check('session_cwd_of_one_call_does_not_stay', async (t) => {
+  const run = runner(t, t.session());
+  assert.equal((await run('pwd', { cwd: '/usr' })).stdout, '/usr\n');
+  assert.equal((await run('pwd')).stdout, '/workspace\n');
+});
+
+check('session_survives_a_syntax_error', async (t) => {
+  const run = runner(t, t.session());
+  await run('X=1');
+  const result = await run('if then fi ((');
+  assert.notEqual(result.exitCode, 0);
+  assert.match(result.stderr, /syntax error/);
+  assert.equal((await run('echo $X')).stdout, '1\n');
+});
+
+// cloudflare/sandbox-sdk#632: after `exit` every call failed.
+check('session_exit_is_told_once_and_the_next_call_works', async (t) => {
+  const id = t.session();
+  const run = runner(t, id);
+  await run('LOST=1');
+  const error = await refused(run('echo last words; exit 3'), 'SessionTerminatedError');
+  assert.deepEqual([error.context.sessionId, error.context.exitCode, error.context.stdout], [id, 3, 'last words\n']);
+  const next = await run('echo "[$LOST]"; pwd');
+  assert.deepEqual([next.exitCode, next.stdout], [0, '[]\n/workspace\n']);
+});
+
+check('session_whose_shell_has_ended_can_be_made_anew', async (t) => {
+  const id = t.session();
+  const { utils } = t.client();
+  await utils.createSession({ id });
+  await refused(runner(t, id)('exit 0'), 'SessionTerminatedError');
+  await utils.createSession({ id, cwd: '/usr' });
+  assert.equal((await runner(t, id)('pwd')).stdout, '/usr\n');
+});
+
+// cloudflare/sandbox-sdk#438: a stuck command, and the session was dead from then on.
+check('session_is_usable_after_a_timeout', async (t) => {
+  const run = runner(t, t.session());
+  await run('X=kept');
+  const begun = Date.now();
+  const error = await refused(run('echo begun; sleep 300', { timeoutMs: 500 }), 'CommandError', /Command timeout after 500ms/);
+  assert.equal(error.context.stdout, 'begun\n');
+  assert.equal((await within(8_000, 'the next command', run('echo $X'))).stdout, 'kept\n');
+  assert.ok(Date.now() - begun < 12_000);
+});
+
+check('session_time_limit_of_its_own', async (t) => {
+  const id = t.session();
+  await t.client().utils.createSession({ id, commandTimeoutMs: 400 });
+  await refused(runner(t, id)('sleep 300'), 'CommandError', /timeout/);
+});
+
+check('session_deleted_under_a_command', async (t) => {
+  const id = t.session();
+  const running = runner(t, id)('echo up; sleep 300').then(() => assert.fail('it ended well'), (error) => error);
+  await eventually('it runs', async () => (await t.native('GET', `/v1/sessions/${id}`).catch(() => ({}))).running);
+  await t.client().utils.deleteSession(id);
+  assert.equal((await within(10_000, 'the answer', running)).name, 'SessionDestroyedError');
+});
+
+check('sessions_run_beside_each_other_and_know_nothing_of_each_other', async (t) => {
+  const [a, b] = [t.session(), t.session()];
+  await Promise.all([runner(t, a)('V=a'), runner(t, b)('V=b')]);
+  const slow = runner(t, a)('sleep 1; echo $V');
+  const begun = Date.now();
+  assert.equal((await runner(t, b)('echo $V')).stdout, 'b\n');
+  assert.ok(Date.now() - begun < 900, 'it did not wait for the other');
+  assert.equal((await slow).stdout, 'a\n');
+});
+
+check('session_commands_come_one_after_another', async (t) => {
+  const run = runner(t, t.session());
+  await run('N=0');
+  await Promise.all([...Array(20)].map(() => run('M=$N; sleep 0.01; N=$((M+1))')));
+  assert.equal((await run('echo $N')).stdout, '20\n');
+});
+
+check('session_ids_may_be_any_text', async (t) => {
+  for (const id of ['user@host:8', 'a b', 'ünï', '.hidden', 'x-61'].map((name) => `${name} ${fresh()}`.slice(0, 55))) {
+    t.sessions.add(id);
+    await runner(t, id)('V=here');
+    assert.equal((await runner(t, id)('echo $V')).stdout, 'here\n', id);
+    assert.ok((await t.raw('GET', '/api/session/list')).json.data.includes(id), id);
+  }
+  const blank = await t.post('/api/execute', { command: 'true', sessionId: ' ' });
+  assert.deepEqual([blank.status, blank.json.code], [400, 'VALIDATION_FAILED']);
+  assert.equal((await t.post('/api/session/create', { id: '' })).status, 400);
+});
+
+check('session_is_named_by_body_bearer_header_and_query_in_that_order', async (t) => {
+  const [body, bearer, header, query] = [1, 2, 3, 4].map(() => t.session());
+  const ask = async (sessionId, headers, path = '/api/execute') =>
+    (await t.post(path, { command: 'true', sessionId }, headers)).json.sessionId;
+  const all = { authorization: `Bearer ${bearer}`, 'x-session-id': header };
+  const path = `/api/execute?session=${query}`;
+  assert.equal(await ask(body, all, path), body);
+  assert.equal(await ask(undefined, all, path), bearer);
+  assert.equal(await ask(undefined, { 'x-session-id': header }, path), header);
+  assert.equal(await ask(undefined, {}, path), query);
+  assert.equal(await ask(undefined, {}, `/api/execute?sessionId=${query}`), query);
+  assert.equal(await ask(undefined, {}), 'default');
+});

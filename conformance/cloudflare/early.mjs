@@ -1,0 +1,33 @@
+// Checks that mostly wait. Their work begins with the run and goes on beside the others; what came of it is looked at in their turn.
+
+import { check } from '../_shared/frame.mjs';
+
+const registered = new Map();
+
+export function early(name, fn, options) {
+  registered.set(name, { fn });
+  check(name, async (t) => {
+    begin(name, t);
+    t.atEnd.push(() => registered.get(name).context.cleanUp());
+    const error = await registered.get(name).over;
+    if (error !== null) throw error;
+  }, options);
+}
+
+function begin(name, context) {
+  const entry = registered.get(name);
+  if (entry.over) return;
+  entry.context = context;
+  entry.over = entry.fn(context).then(() => null, (error) => error ?? new Error('thrown: nothing'));
+}
+
+/** Begins those that are to be run, each with a context of its own. */
+export function beginEarly(makeContext, only = []) {
+  for (const name of registered.keys()) if (only.length === 0 || only.includes(name)) begin(name, makeContext());
+}
+
+/** Until none of them is under way: for checks that want to be alone. */
+export async function quiet() {
+  await Promise.all([...registered.values()].map(({ over }) => over));
+  for (const { context } of registered.values()) await context?.cleanUp();
+}

@@ -1,0 +1,120 @@
+"""The calls of the Python client, those above all that it makes otherwise than the JavaScript one."""
+
+import asyncio
+import io
+import time
+import uuid
+from pathlib import Path
+
+from frame import check
+
+
+def fresh():
+    return f"py-{uuid.uuid4().hex[:10]}"
+
+
+@check
+async def create_run_and_delete(t):
+    session = await t.session()
+    result = await session.exec("echo out; echo err >&2; exit 3")
+    assert (result.stdout, result.stderr, result.exit_code) == (b"out\n", b"err\n", 3), result
+    assert await session.running() is True
+
+
+@check
+async def arguments_are_what_they_are(t):
+    session = await t.session()
+    odd = ["a b", "it's", "$HOME", "`x`", "", "ü", "\\"]
+    result = await session.exec("printf", "%s|", *odd, shell=False)
+    assert result.stdout.decode() == "".join(f"{word}|" for word in odd), result
+
+
+@check
+async def bytes_are_exact(t):
+    session = await t.session()
+    result = await session.exec(r"printf '\377\000\342'; sleep 0.2; printf '\202\254\360'")
+    assert result.stdout == b"\xff\x00\xe2\x82\xac\xf0", result
+    length = 20_000_000
+    result = await session.exec(f"seq 1 {length} 2>/dev/null | head -c {length}")
+    numbers = "".join(f"{n}\n" for n in range(1, 3_000_000))[:length].encode()
+    assert result.stdout == numbers, len(result.stdout)
+
+
+@check
+async def missing_command_and_signal(t):
+    session = await t.session()
+    assert (await session.exec("no-such-command-here", shell=False)).exit_code == 127
+    assert (await session.exec("kill -9 $$")).exit_code == 137
+
+
+@check
+async def time_limit_is_answered_before_the_client_gives_up(t):
+    session = await t.session()
+    begun = time.monotonic()
+    result = await session.exec("echo begun; trap '' TERM; sleep 300", timeout=1)
+    assert (result.exit_code, result.stdout) == (124, b"begun\n"), result
+    assert time.monotonic() - begun < 5
+
+
+@check
+async def files(t):
+    session = await t.session()
+    path = Path(f"/workspace/{fresh()}/sub/file.bin")
+    content = bytes(range(256)) * 500
+    await session.write(path, io.BytesIO(content))
+    assert (await session.read(path)).read() == content
+    try:
+        await session.read(path.with_name("nothing"))
+        raise AssertionError("there was something")
+    except Exception as error:
+        assert "NotFound" in type(error).__name__, repr(error)
+    await session.exec(f"rm -rf {path.parent.parent}")
+
+
+@check
+async def workspace_is_persisted_and_hydrated(t):
+    session = await t.session()
+    name = fresh()
+    await session.exec(f"mkdir -p /workspace/{name}/sub; echo kept > /workspace/{name}/sub/file")
+    archive = await session.persist_workspace()
+    await session.exec(f"rm -rf /workspace/{name}")
+    await session.hydrate_workspace(archive)
+    result = await session.exec(f"cat /workspace/{name}/sub/file; rm -rf /workspace/{name}")
+    assert result.stdout == b"kept\n", result
+
+
+@check
+async def terminal(t):
+    session = await t.session()
+    update = await session.pty_exec_start("echo on $(tty | cut -c1-8); sleep 300", tty=True, yield_time_s=1.5)
+    assert b"on /dev/pts" in update.output, update
+    update = await session.pty_write_stdin(session_id=update.process_id, chars="\x03", yield_time_s=1)
+    update = await session.pty_write_stdin(session_id=update.process_id, chars="exit 6\n", yield_time_s=5)
+    assert update.exit_code == 6, update
+
+
+@check
+async def terminals_are_apart(t):
+    session = await t.session()
+    starts = [session.pty_exec_start(f"sleep 0.3; echo i am {n}.", tty=True, yield_time_s=1.5) for n in range(3)]
+    for n, update in enumerate(await asyncio.gather(*starts)):
+        # Once as it was typed, and once as it was printed.
+        assert update.output.count(f"i am {n}.".encode()) >= 2, update
+        assert not any(f"i am {other}.".encode() in update.output for other in range(3) if other != n), update
+
+
+@check
+async def many_at_once(t):
+    session = await t.session()
+    results = await asyncio.gather(*(session.exec(f"sleep 0.2; echo {n}") for n in range(32)))
+    assert [result.stdout for result in results] == [f"{n}\n".encode() for n in range(32)]
+
+
+@check
+async def execs_leave_nothing_behind(t):
+    session = await t.session()
+    assert (await session.exec("echo so")).stdout == b"so\n"
+    before = t.native("GET", "/v1/processes?all=true")["processes"]
+    for _ in range(50):
+        await session.exec("true")
+    assert t.native("GET", "/v1/processes?all=true")["processes"] == before, "nothing is left of an exec"
