@@ -12,7 +12,7 @@ use super::control::{Hand, text};
 use super::end::End;
 use super::ids;
 use super::lease::Lease;
-use crate::socket::{AfterGap, Reply, Speech, close};
+use crate::socket::{AfterGap, Frames, Reply, Speech, close};
 
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
@@ -75,15 +75,15 @@ impl Speech for Channels {
         })))
     }
 
-    fn bytes(&self, stream: Stream, bytes: Bytes) -> Message {
+    fn bytes(&self, stream: Stream, bytes: Bytes) -> Frames {
         let offset = self.offset.fetch_add(bytes.len() as u64, Relaxed);
         if self.says_offsets.load(Relaxed) {
-            return replay_frame(offset, &bytes);
+            return replay_frame(offset, &bytes).into();
         }
         let mut frame = BytesMut::with_capacity(1 + bytes.len());
         frame.put_u8(if stream == Stream::Stderr { STDERR } else { STDOUT });
         frame.extend_from_slice(&bytes);
-        Message::Binary(frame.freeze())
+        Message::Binary(frame.freeze()).into()
     }
 
     /// An empty replay where it goes on.

@@ -28,7 +28,7 @@ use super::{folder, program};
 use crate::access::Grant;
 use crate::api::App;
 use crate::peer::Peer;
-use crate::socket::{self, AfterGap, Reply, Speech, close};
+use crate::socket::{self, AfterGap, Frames, Reply, Speech, close};
 
 /// One whose client is lost without a word is ended after this time.
 const LOST_AFTER_MS: u64 = 10_000;
@@ -149,8 +149,8 @@ impl Speech for Raw {
         None
     }
 
-    fn bytes(&self, _: Stream, bytes: Bytes) -> Message {
-        Message::Binary(bytes)
+    fn bytes(&self, _: Stream, bytes: Bytes) -> Frames {
+        Message::Binary(bytes).into()
     }
 
     fn gap(&self, from: u64, to: u64) -> AfterGap {

@@ -7,7 +7,7 @@ use outlive_core::log::{Cursor, Exit, Stream};
 use serde_json::{Value, json};
 
 use super::super::command::code;
-use crate::socket::{AfterGap, Reply, Speech, close};
+use crate::socket::{AfterGap, Frames, Reply, Speech, close};
 
 /// Input is passed on in pieces of this size.
 const INPUT_BYTES: usize = 16 * 1024;
@@ -71,8 +71,8 @@ impl Speech for Terminal {
         Some(ready())
     }
 
-    fn bytes(&self, _: Stream, bytes: Bytes) -> Message {
-        Message::Binary(bytes)
+    fn bytes(&self, _: Stream, bytes: Bytes) -> Frames {
+        Message::Binary(bytes).into()
     }
 
     /// The language has no word for it. Who comes again gets what is kept.
