@@ -74,6 +74,10 @@ pub(crate) trait Speech: Send + Sync {
     fn ready(&self, cursor: &Cursor) -> Option<Message>;
     fn bytes(&self, stream: Stream, bytes: Bytes) -> Frames;
     fn gap(&self, from: u64, to: u64) -> AfterGap;
+    /// How many bytes may be under way that the client has not acknowledged; `None`: as many as its connection takes.
+    fn window(&self) -> Option<u64> {
+        None
+    }
     fn became_live(&self) -> Option<Message>;
     fn resized(&self, size: Option<Size>) -> Option<Message>;
     /// The frames at the end, the close frame last.
@@ -117,7 +121,9 @@ pub(crate) async fn serve<S: Speech>(
     let (sink, mut stream) = socket.split();
     let (replies, queue) = mpsc::channel(MAX_REPLIES);
     let dead_after = Duration::from_millis(app.limits.socket_timeout_ms);
-    let mut writer = Writer { app: &app, process: &process, speech: &speech, sink, queue, asked: Asked::default() };
+    let credit = Credit { window: speech.window(), acknowledged: cursor.offset() };
+    let mut writer =
+        Writer { app: &app, process: &process, speech: &speech, sink, queue, asked: Asked::default(), credit };
     let ended = tokio::select! {
         ended = writer.run(&mut cursor) => Some(ended),
         () = read(&speech, &mut stream, replies, dead_after) => None,
@@ -260,6 +266,21 @@ impl Flood {
     }
 }
 
+/// How much more may be sent to a client that says how much it can take. A browser takes everything from its connection, however much it
+/// has not shown yet.
+struct Credit {
+    window: Option<u64>,
+    acknowledged: u64,
+}
+
+impl Credit {
+    fn room(&self, offset: u64) -> usize {
+        let Some(window) = self.window else { return FRAME_BYTES };
+        let under_way = offset.saturating_sub(self.acknowledged);
+        usize::try_from(window.saturating_sub(under_way)).unwrap_or(FRAME_BYTES).min(FRAME_BYTES)
+    }
+}
+
 struct Writer<'a, S> {
     app: &'a App,
     process: &'a Arc<Process>,
@@ -267,6 +288,7 @@ struct Writer<'a, S> {
     sink: SplitSink<WebSocket, Message>,
     queue: mpsc::Receiver<Reply>,
     asked: Asked,
+    credit: Credit,
 }
 
 /// The client is gone.
@@ -292,7 +314,11 @@ impl<S: Speech> Writer<'_, S> {
             // Only so much at a time: under a flood, pings and the end of things must have their turn too.
             let mut is_drained = false;
             for _ in 0..MOST_GATHERED {
-                let Some(item) = cursor.try_next(FRAME_BYTES) else {
+                let room = self.credit.room(cursor.offset());
+                if room == 0 {
+                    break;
+                }
+                let Some(item) = cursor.try_next(room) else {
                     is_drained = true;
                     break;
                 };
@@ -314,11 +340,16 @@ impl<S: Speech> Writer<'_, S> {
             }
             self.sink.flush().await.map_err(|_| Gone)?;
             let rest = if is_drained { flood.rest(cursor) } else { None };
+            let room = self.credit.room(cursor.offset());
             let next = async {
                 if let Some(rest) = rest {
                     tokio::time::sleep(rest).await;
                 }
-                cursor.next(FRAME_BYTES).await
+                match room {
+                    // Until it says that it has got something.
+                    0 => std::future::pending().await,
+                    room => cursor.next(room).await,
+                }
             };
             let ended = tokio::select! {
                 item = next => self.give(item).await?,
@@ -364,7 +395,11 @@ impl<S: Speech> Writer<'_, S> {
                 }
             },
             Item::Gap { from, to } => match self.speech.gap(from, to) {
-                AfterGap::Say(frame) => self.send(frame).await?,
+                AfterGap::Say(frame) => {
+                    // What is gone was never under way.
+                    self.credit.acknowledged += to - from;
+                    self.send(frame).await?;
+                }
                 AfterGap::End(frames) => {
                     self.last_words(frames).await;
                     return Ok(Some(Ended::Orderly));
@@ -390,6 +425,7 @@ impl<S: Speech> Writer<'_, S> {
             Reply::Send(frame) => self.send(frame).await?,
             Reply::Acknowledge(offset) => {
                 self.asked.needless = true;
+                self.credit.acknowledged = self.credit.acknowledged.max(offset.min(cursor.offset()));
                 cursor.acknowledge(offset);
             }
             Reply::Answered(offset) if self.asked.needless || offset > self.asked.at => {}
@@ -424,6 +460,19 @@ async fn resized(process: &Process, from: Option<Size>) -> Option<Size> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_more_is_under_way_than_a_client_can_take() {
+        let mut credit = Credit { window: Some(100_000), acknowledged: 5 };
+        assert_eq!(credit.room(5), FRAME_BYTES);
+        assert_eq!(credit.room(100_000), 5);
+        assert_eq!(credit.room(100_005), 0);
+        assert_eq!(credit.room(100_006), 0);
+        credit.acknowledged = 1_000;
+        assert_eq!(credit.room(100_005), 995);
+        credit.window = None;
+        assert_eq!(credit.room(u64::MAX), FRAME_BYTES);
+    }
 
     #[test]
     fn only_what_comes_in_masses_waits() {

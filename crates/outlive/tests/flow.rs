@@ -679,6 +679,35 @@ fn the_hold_follows_what_is_acknowledged() {
 }
 
 #[test]
+fn no_more_is_under_way_than_a_client_says_it_can_take() {
+    const WINDOW: u64 = 100_000;
+    let outlive = Outlive::start();
+    let id = start_counting(&outlive, MB, None);
+    go(&outlive, &id);
+    outlive.wait_exit(&id);
+    let mut socket = Socket::connect(outlive.http(), &id, &format!("from=0&window={WINDOW}"), true);
+    let mut end = 0;
+    while end < MB {
+        end = (end + WINDOW).min(MB);
+        while socket.offset < end {
+            match socket.next() {
+                Frame::Bytes { offset, bytes, .. } => check(offset, &bytes),
+                other => panic!("{other:?} at {}", socket.offset),
+            }
+        }
+        assert_eq!(socket.offset, end);
+        if end < MB {
+            // Said in turn with the output: the answer would stand behind more of it.
+            socket.control(json!({ "type": "nonsense" }));
+            let answer = socket.next();
+            assert!(matches!(&answer, Frame::Control(frame) if frame["code"] == "invalid_frame"), "{answer:?}");
+        }
+        socket.control(json!({ "type": "ack", "offset": end }));
+    }
+    assert!(matches!(socket.next(), Frame::Control(frame) if frame["type"] == "exit"));
+}
+
+#[test]
 fn tiny_chunks_do_not_hold_a_reader_up() {
     let outlive = Outlive::start();
     let id = outlive.start_process(json!({ "command": "cat", "maxLogBytes": 1000 }));

@@ -59,7 +59,12 @@ pub(super) struct ConnectQuery {
     framing: Option<String>,
     cols: Option<u16>,
     rows: Option<u16>,
+    /// Send at most this many bytes beyond the last `ack`; absent: as many as the connection takes.
+    window: Option<u64>,
 }
+
+/// Less would be a frame per keystroke.
+const SMALLEST_WINDOW: u64 = 4096;
 
 pub(super) fn upgrade(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
@@ -107,7 +112,8 @@ pub(super) async fn connect(
     app.metrics.attached();
     let tagged = !process.is_terminal() && !raw;
     let socket = socket::limited(socket, &app.limits);
-    let speech = Native { app: app.clone(), attachment, tagged, told: Told::default() };
+    let window = query.window.map(|bytes| bytes.max(SMALLEST_WINDOW));
+    let speech = Native { app: app.clone(), attachment, tagged, window, told: Told::default() };
     Ok(socket.on_upgrade(move |socket| socket::serve(app, process, speech, cursor, socket)))
 }
 
@@ -151,6 +157,7 @@ struct Native {
     attachment: Attachment,
     /// Frames begin with the stream's number.
     tagged: bool,
+    window: Option<u64>,
     told: Told,
 }
 
@@ -185,6 +192,10 @@ impl Speech for Native {
 
     fn gap(&self, from: u64, to: u64) -> AfterGap {
         AfterGap::Say(text(json!({ "type": "gap", "from": from, "to": to }).to_string()))
+    }
+
+    fn window(&self) -> Option<u64> {
+        self.window
     }
 
     fn became_live(&self) -> Option<Message> {
