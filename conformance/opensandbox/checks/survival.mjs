@@ -40,7 +40,8 @@ check('survival_background_logs_and_status', async (t) => {
 check('survival_terminal_by_offset', async (t) => {
   const { id, socket } = await t.shell();
   const before = socket.printed().length;
-  socket.type('sleep 0.3; echo mis""sed\n');
+  socket.type('echo sta""rted; sleep 0.3; echo mis""sed\n');
+  await socket.until('started');
   await t.killServer();
   await socket.over();
   const again = await t.connect(id, `?since=${before}`);

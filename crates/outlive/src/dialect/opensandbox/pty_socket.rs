@@ -106,6 +106,8 @@ impl Client {
     async fn hold(self, socket: WebSocket, lease: Lease, on_pipes: bool) {
         let (is_running, before) = (self.process.is_running(), self.process.info().output_end);
         if let Err(error) = pty::start(&self.app, &self.process, on_pipes).await {
+            // Free for the next try, however long this client takes to hear of it.
+            drop(lease);
             return refuse(socket, "START_FAILED", &error).await;
         }
         // What a shell prints that was started just now is no replay.
@@ -123,7 +125,10 @@ impl Client {
         let attached = process.attach(role, Some(peer), None).and_then(|attachment| Ok((attachment, process.log()?)));
         let (attachment, log) = match attached {
             Ok(both) => both,
-            Err(error) => return refuse(socket, "RUNTIME_ERROR", &error).await,
+            Err(error) => {
+                drop(lease);
+                return refuse(socket, "RUNTIME_ERROR", &error).await;
+            }
         };
         app.metrics.attached();
         let mut replay = begin(&log, since.min(until), flow);
