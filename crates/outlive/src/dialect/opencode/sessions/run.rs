@@ -116,7 +116,7 @@ impl Task {
         spec.session_id = Some(self.session.clone());
         spec.annotations.insert(SESSION.to_owned(), self.session.clone());
         spec.annotations.insert(MESSAGE.to_owned(), message.to_owned());
-        let create = Create { spec, start: true, reader_comes: true, ..Create::default() };
+        let create = Create { spec, start: true, ..Create::default() };
         self.core.create(create).await.map(|(process, _)| process)
     }
 
