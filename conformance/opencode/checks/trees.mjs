@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { check } from '../../_shared/frame.mjs';
 import { quietCheck } from '../quiet.mjs';
-import { data, eventually, mark } from '../support.mjs';
+import { data, eventually, mark, refused } from '../support.mjs';
 
 /** A child, one that ignores signals, and one with a session of its own; each carries the mark. */
 const family = (name) => `
@@ -52,4 +52,5 @@ quietCheck('session_deleted_while_busy_ends_its_command', async (t) => {
   assert.equal(data(await t.second.session.delete({ sessionID: session.id })), true);
   assert.equal(await t.living(name), 0);
   await done;
+  refused(await t.second.session.messages({ sessionID: session.id }), 404);
 });

@@ -75,6 +75,16 @@ impl Task {
         self.say("message.part.updated", properties);
     }
 
+    /// The session was used, and what was said of a model holds for the next command.
+    fn remember(&self, order: &Order) {
+        let _ = self.state.sessions.edit(&self.core, &self.session, |session| {
+            session["time"]["updated"] = clock::wall_ms().into();
+            if let Some(model) = &order.model {
+                session["model"] = json!({ "id": model.model, "providerID": model.provider });
+            }
+        });
+    }
+
     async fn carry_out(&self, session: &Value, order: Order) -> Result<Message, Failure> {
         let model = model_of(&order, session);
         let told = Told { session: &self.session, agent: &order.agent, model: &model, at_ms: clock::wall_ms() };
@@ -83,6 +93,7 @@ impl Task {
             return Err(Failure::wrong("messageID", "an id that no message has", user.id()));
         }
         self.keep(&user)?;
+        self.remember(&order);
         self.say_message(&user);
         self.say_part(&user.parts[0]);
         let mut message = of_assistant(&told, user.id(), &self.folder, &order.line);

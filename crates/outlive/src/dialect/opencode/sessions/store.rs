@@ -90,16 +90,23 @@ impl Sessions {
         found.and_then(|(_, value)| serde_json::from_slice(&value).ok()).ok_or_else(|| Failure::no_session(id))
     }
 
+    /// Keeps a new one.
     pub(super) fn put(core: &Core, session: &Value) -> Result<(), Failure> {
         let value = session.to_string().into_bytes();
         if value.len() > MOST_SESSION_BYTES {
-            return Err(Failure::wrong(
-                "metadata",
-                &format!("at most {MOST_SESSION_BYTES} bytes in all"),
-                &value.len().to_string(),
-            ));
+            let expected = format!("at most {MOST_SESSION_BYTES} bytes in all");
+            return Err(Failure::wrong("metadata", &expected, &value.len().to_string()));
         }
         Ok(core.store(&format!("{SESSIONS}{}", session["id"].as_str().unwrap_or_default()), Some(value))?)
+    }
+
+    /// Changes one, with nobody in between.
+    pub(super) fn edit(&self, core: &Core, id: &str, change: impl FnOnce(&mut Value)) -> Result<Value, Failure> {
+        let _inner = self.inner();
+        let mut session = Self::find(core, id)?;
+        change(&mut session);
+        Self::put(core, &session)?;
+        Ok(session)
     }
 
     /// Makes room for another one; returns those that had to go.
@@ -121,10 +128,12 @@ impl Sessions {
     }
 
     pub(super) fn remove(&self, core: &Core, id: &str) -> Result<(), Failure> {
+        let mut inner = self.inner();
+        core.store(&format!("{SESSIONS}{id}"), None)?;
         for (message, _) in core.stored(&format!("{MESSAGES}{id}/")) {
-            Self::remove_message(core, &mut self.inner(), id, &message)?;
+            Self::remove_message(core, &mut inner, id, &message)?;
         }
-        Ok(core.store(&format!("{SESSIONS}{id}"), None)?)
+        Ok(())
     }
 
     // ---- messages
@@ -140,11 +149,14 @@ impl Sessions {
         found.and_then(|(_, value)| serde_json::from_slice(&value).ok())
     }
 
-    /// Keeps a message, and gives up the oldest ones for it where there are too many.
+    /// Keeps a message of a session that is still there, and gives up the oldest ones for it where there are too many.
     pub(super) fn put_message(&self, core: &Core, session: &str, message: &Message) -> Result<(), Error> {
         let value = serde_json::to_vec(message).unwrap_or_default();
         let size = value.len();
         let mut inner = self.inner();
+        if Self::find(core, session).is_err() {
+            return Ok(());
+        }
         core.store(&format!("{MESSAGES}{session}/{}", message.id()), Some(value))?;
         let before = inner.messages.insert((message.id().to_owned(), session.to_owned()), size);
         inner.bytes = inner.bytes + size - before.unwrap_or(0);

@@ -24,12 +24,12 @@ use serde::Deserialize;
 
 use self::voice::Voice;
 use super::error::{Failure, Part, Surface};
+use super::payload::{Asked, Named};
 use super::ptys;
 use super::scope::Scope;
 use super::units::{Mark, Wanted};
 use crate::access::Grant;
 use crate::api::App;
-use crate::api::extract::{Params, Path};
 use crate::api::problem::Problem;
 use crate::peer::Peer;
 use crate::socket::{self, AfterGap, Frames, Reply, Speech, close};
@@ -42,8 +42,8 @@ pub(super) struct ConnectQuery {
 pub(super) async fn connect(
     state: State<App>,
     scope: Scope,
-    path: Path<String>,
-    query: Params<ConnectQuery>,
+    path: Named<String>,
+    query: Asked<ConnectQuery>,
     peer: Peer,
     grant: Grant,
     socket: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
@@ -54,8 +54,8 @@ pub(super) async fn connect(
 pub(super) async fn api_connect(
     state: State<App>,
     scope: Scope,
-    path: Path<String>,
-    query: Params<ConnectQuery>,
+    path: Named<String>,
+    query: Asked<ConnectQuery>,
     peer: Peer,
     grant: Grant,
     socket: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
@@ -66,8 +66,8 @@ pub(super) async fn api_connect(
 async fn begin(
     State(app): State<App>,
     scope: Scope,
-    Path(id): Path<String>,
-    Params(query): Params<ConnectQuery>,
+    Named(id): Named<String>,
+    Asked(query): Asked<ConnectQuery>,
     peer: Peer,
     grant: Grant,
     socket: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
