@@ -18,7 +18,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use outlive_core::Error;
 use outlive_core::attach::{Attachment, Role, Size};
-use outlive_core::log::{Cursor, Exit, Flow, Log, Start, Stream, StreamFilter};
+use outlive_core::log::{Cursor, Exit, Flow, Start, Stream, StreamFilter};
 use outlive_core::process::Process;
 use serde::Deserialize;
 
@@ -83,14 +83,13 @@ async fn begin(
     };
     let socket = socket.map_err(|_| Failure::bad(Part::Query, "expected upgrade: websocket"))?;
     let flow = if role == Role::Writer { Flow::Lossless } else { Flow::Live };
-    let log = process.started_log().await?;
+    process.started_log().await?;
     let attachment = process.attach(role, Some(peer.to_string()), None)?;
-    let (cursor, from) = place(&app, &process, &log, wanted(query.cursor.as_deref()), flow)?;
+    let (cursor, from) = place(&app, &process, wanted(query.cursor.as_deref()), flow).await?;
     app.metrics.attached();
-    let voice = Voice::new(from, log.head());
+    let voice = Voice::new(from, cursor.log().head());
     let speech = Terminal { attachment, voice: Mutex::new(voice) };
     let socket = socket::limited(socket, &app.limits);
-    drop(log);
     Ok(socket.on_upgrade(move |socket| socket::serve(app, process, speech, cursor, socket)))
 }
 
@@ -103,21 +102,21 @@ fn wanted(cursor: Option<&str>) -> Wanted {
     }
 }
 
-/// A cursor where the client goes on.
-fn place(
-    app: &App,
-    process: &Arc<Process>,
-    log: &Arc<Log>,
-    wanted: Wanted,
-    flow: Flow,
-) -> Result<(Cursor, Mark), Error> {
-    let at = |start| Cursor::new(Arc::clone(log), start, flow, StreamFilter::All);
-    // The hold first, then the look: nothing moves away under it.
-    let holding = at(Start::Oldest);
-    let from = app.opencode.trackers.find(&app.core, process, log, wanted)?;
-    let cursor = at(Start::At(from.offset));
-    holding.close();
-    Ok((cursor, from))
+/// A cursor where the client goes on. Of a large log that nobody has counted, all of it is read: not where others wait.
+async fn place(app: &App, process: &Arc<Process>, wanted: Wanted, flow: Flow) -> Result<(Cursor, Mark), Error> {
+    let (core, trackers, process) = (app.core.clone(), app.opencode.trackers.clone(), Arc::clone(process));
+    let look = move || {
+        let log = process.log()?;
+        let at = |start| Cursor::new(Arc::clone(&log), start, flow, StreamFilter::All);
+        // The hold first, then the look: nothing moves away under it.
+        let holding = at(Start::Oldest);
+        let from = trackers.find(&core, &process, &log, wanted)?;
+        let cursor = at(Start::At(from.offset));
+        holding.close();
+        Ok((cursor, from))
+    };
+    let broken_off = |_| Err(Error::conflict("broken_off", "the place could not be found"));
+    tokio::task::spawn_blocking(look).await.unwrap_or_else(broken_off)
 }
 
 struct Terminal {
