@@ -87,6 +87,19 @@ check('beyond_a_flood_and_a_stuck_client_delay_nobody', async (t) => {
   }
 }, { seconds: 90 });
 
+// There: 6.8 s.
+check('beyond_a_flood_that_nobody_watches_delays_nobody', async (t) => {
+  const pty = await t.pty('read x; yes "the quick brown fox jumps" | head -c 100000000; printf end; exec cat');
+  const health = await watchHealth(t);
+  const terminal = await (await t.connect(pty.id)).ready();
+  terminal.send('\n');
+  await terminal.hangUp();
+  await t.untilPrinted(pty, 'end$');
+  const { count, p99, worst } = await health();
+  console.log(`# native health during 100 MB: p99 ${p99.toFixed(1)} ms, worst ${worst.toFixed(1)} ms, of ${count}`);
+  assert.ok(p99 < 250, `p99 ${p99} ms`);
+});
+
 quietCheck('many_listeners_of_events_of_which_one_does_not_read', async (t) => {
   const abort = new AbortController();
   t.atEnd.push(() => abort.abort());

@@ -41,6 +41,7 @@ quietCheck('abort_by_the_first_client_and_of_an_idle_session', async (t) => {
   const done = t.shell('echo on; sleep 60', session);
   await eventually('on', async () => data(await t.second.session.messages({ sessionID: session.id }))[1]?.parts[0].state.metadata?.output === 'on\n');
   assert.equal(data(await t.first.session.abort({ path: { id: session.id } })), true);
+  assert.equal((await t.shell('echo free', session)).state.output, 'free\n', 'the session is free when abort has answered');
   assert.match((await done).state.output, /^on\n\n\n<metadata>/);
 });
 

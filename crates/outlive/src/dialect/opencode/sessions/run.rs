@@ -197,7 +197,7 @@ async fn end_tree(process: Arc<Process>) {
     let _ = process.kill(PATIENCE).await;
 }
 
-/// Ends the command that a session runs, with everything that it has started.
+/// Ends the command that a session runs, with everything that it has started. The session is then free for another one.
 pub(super) async fn abort(state: &Arc<OpenCode>, session: &str) {
     let Some(running) = state.sessions.running(session) else { return };
     running.aborted.store(true, SeqCst);
@@ -205,6 +205,7 @@ pub(super) async fn abort(state: &Arc<OpenCode>, session: &str) {
     if let Some(process) = process {
         end_tree(process).await;
     }
+    let _ = tokio::time::timeout(PATIENCE, state.sessions.until_ended(session, &running)).await;
 }
 
 /// Goes on with the commands that the server before was following.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use outlive_core::process::Process;
 use outlive_core::{Core, Error};
 use serde_json::Value;
+use tokio::sync::Notify;
 
 use super::super::error::Failure;
 use super::message::Message;
@@ -20,8 +21,12 @@ pub(super) const MOST_BYTES: usize = 16 << 20;
 /// Of what a client may want to be kept with a session.
 const MOST_SESSION_BYTES: usize = 64 << 10;
 
-#[derive(Clone, Default)]
-pub(in super::super) struct Sessions(Arc<Mutex<Inner>>);
+#[derive(Default)]
+pub(in super::super) struct Sessions {
+    inner: Mutex<Inner>,
+    /// One is not busy any more.
+    freed: Notify,
+}
 
 #[derive(Default)]
 struct Inner {
@@ -41,7 +46,7 @@ pub(super) struct Running {
 
 impl Sessions {
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Learns what the server before has kept.
@@ -69,6 +74,19 @@ impl Sessions {
 
     pub(super) fn end(&self, session: &str) {
         self.inner().busy.remove(session);
+        self.freed.notify_waiters();
+    }
+
+    /// Waits for the end of this command.
+    pub(super) async fn until_ended(&self, session: &str, running: &Arc<Running>) {
+        loop {
+            let mut freed = std::pin::pin!(self.freed.notified());
+            freed.as_mut().enable();
+            if !self.running(session).is_some_and(|current| Arc::ptr_eq(&current, running)) {
+                return;
+            }
+            freed.await;
+        }
     }
 
     pub(super) fn running(&self, session: &str) -> Option<Arc<Running>> {
