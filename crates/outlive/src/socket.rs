@@ -12,6 +12,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
@@ -111,11 +112,13 @@ pub(crate) async fn serve<S: Speech>(
     let (replies, queue) = mpsc::channel(MAX_REPLIES);
     let dead_after = Duration::from_millis(app.limits.socket_timeout_ms);
     let mut writer = Writer { app: &app, process: &process, speech: &speech, sink, queue, asked: Asked::default() };
+    let said_goodbye = AtomicBool::new(false);
     let ended = tokio::select! {
         ended = writer.run(&mut cursor) => Some(ended),
-        () = read(&speech, &mut stream, replies, dead_after) => None,
+        () = read(&speech, &mut stream, replies, dead_after, &said_goodbye) => None,
     };
-    if matches!(ended, Some(Ended::Orderly)) {
+    // In the midst of a flood, the writing half may find the connection closed before it hears that the client wanted that.
+    if matches!(ended, Some(Ended::Orderly)) || said_goodbye.load(Relaxed) {
         cursor.close();
     } else {
         drop(cursor);
@@ -135,6 +138,7 @@ async fn read<S: Speech>(
     stream: &mut SplitStream<WebSocket>,
     replies: mpsc::Sender<Reply>,
     dead_after: Duration,
+    said_goodbye: &AtomicBool,
 ) {
     let mut last_sign = Instant::now();
     loop {
@@ -163,6 +167,7 @@ async fn read<S: Speech>(
                 }
             }
             reply @ Reply::Close(_) => {
+                said_goodbye.store(true, Relaxed);
                 if replies.send(reply).await.is_ok() {
                     // The writing half ends the connection.
                     replies.closed().await;
