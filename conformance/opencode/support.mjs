@@ -173,6 +173,7 @@ export class Terminal {
     this.frames = [];
     this.controls = [];
     this.text = '';
+    this.recent = '';
     this.waiting = [];
     this.opened = new Promise((resolve, reject) => {
       socket.once('open', resolve);
@@ -193,11 +194,12 @@ export class Terminal {
         this.cursor = cursor;
       } else {
         const text = bytes.toString();
+        this.recent = (this.frames.at(-1) ?? '').slice(-1000) + text;
         this.frames.push(text);
         this.text += text;
         if (this.cursor !== undefined) this.cursor += text.length;
       }
-      this.waiting = this.waiting.filter((look) => !look());
+      this.waiting = this.waiting.filter((look) => !look(this.recent));
     });
   }
 
@@ -208,16 +210,11 @@ export class Terminal {
   /** Waits until the text is there; or for anything else that can be seen here. */
   until(what, patience = PATIENCE_MS) {
     // Only what is new is searched: there may be megabytes before it.
-    let searched = 0;
-    const includes = () => {
-      const from = Math.max(0, searched - what.length);
-      searched = this.text.length;
-      return this.text.slice(from).includes(what);
-    };
+    const includes = (recent) => recent.includes(what);
     const found = typeof what === 'string' ? includes : () => what(this);
     const waited = new Promise((resolve) => {
-      const look = () => found() && (resolve(this), true);
-      if (!look()) this.waiting.push(look);
+      const look = (recent) => found(recent) && (resolve(this), true);
+      if (!look(this.text)) this.waiting.push(look);
     });
     return within(patience, () => `${what} in ${JSON.stringify(this.text.slice(-200))}`, waited);
   }

@@ -92,12 +92,13 @@ check('cursor_is_exact_after_a_trim_and_the_death_of_the_server', async (t) => {
   first.send('\n');
   await first.until(({ text }) => text.length > 3_000_000);
   await killServer(t);
-  await t.untilPrinted(pty, 'the end');
-  // The answer to the line that was typed is there too.
-  const cursor = FLOOD_UNITS + 2 - 2_000_001;
-  const again = await (await t.connect(pty.id, { cursor })).ready();
-  assert.equal(again.controls[0].cursor, FLOOD_UNITS + 2);
-  assert.ok(again.text === floodFrom(FLOOD_UNITS - 2_000_001));
+  await first.end();
+  const next = await (await t.connect(pty.id, { cursor: first.cursor })).until('the end');
+  // What was typed is shown as well.
+  assert.ok(first.text + next.text === `\r\n${floodFrom(0)}`, 'it goes on where it stopped');
+  const some = await (await t.connect(pty.id, { cursor: FLOOD_UNITS + 2 - 2_000_001 })).ready();
+  assert.equal(some.controls[0].cursor, FLOOD_UNITS + 2);
+  assert.ok(some.text === floodFrom(FLOOD_UNITS - 2_000_001));
 });
 
 check('cursor_of_a_foreign_terminal_that_was_trimmed_stays_what_it_was', async (t) => {

@@ -61,5 +61,7 @@ check('session_refusals', async (t) => {
     assert.equal(refused(await call.call(t.second.session, { sessionID: 'ses_nobody' }), 404).name, 'NotFoundError');
   }
   refused(await t.second.session.create({ title: 5 }), 400);
+  const odd = await t.raw('GET', '/session?limit=many');
+  assert.deepEqual([odd.status, odd.json.name, odd.json.data.kind], [400, 'BadRequest', 'Query']);
   refused(await t.second.session.create({ metadata: { big: 'x'.repeat(100_000) } }), 400);
 });

@@ -35,6 +35,18 @@ check('shell_answers_with_message_and_part_in_both_clients', async (t) => {
   refused(await t.second.session.message({ sessionID: session.id, messageID: 'msg_nobody' }), 404);
 });
 
+check('shell_remembers_the_model_of_its_session', async (t) => {
+  const session = await t.session();
+  const call = async (model) => data(await t.second.session.shell({ sessionID: session.id, agent: 'build', command: 'true', model })).info;
+  const { providerID, modelID } = { providerID: 'some', modelID: 'model' };
+  await call({ providerID, modelID });
+  const next = await call();
+  assert.deepEqual([next.providerID, next.modelID], [providerID, modelID]);
+  const seen = data(await t.second.session.get({ sessionID: session.id }));
+  assert.deepEqual(seen.model, { id: modelID, providerID });
+  assert.ok(seen.time.updated >= session.time.updated);
+});
+
 check('shell_events_come_in_order', async (t) => {
   const events = await t.events();
   const session = await t.session();

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { check } from '../../_shared/frame.mjs';
 import { quietCheck } from '../quiet.mjs';
-import { data, eventually, mark } from '../support.mjs';
+import { data, eventually, mark, refused } from '../support.mjs';
 
 /** A child, one that ignores signals, and one with a session of its own; each carries the mark. */
 const family = (name) => `
@@ -41,6 +41,7 @@ quietCheck('abort_by_the_first_client_and_of_an_idle_session', async (t) => {
   const done = t.shell('echo on; sleep 60', session);
   await eventually('on', async () => data(await t.second.session.messages({ sessionID: session.id }))[1]?.parts[0].state.metadata?.output === 'on\n');
   assert.equal(data(await t.first.session.abort({ path: { id: session.id } })), true);
+  assert.equal((await t.shell('echo free', session)).state.output, 'free\n', 'the session is free when abort has answered');
   assert.match((await done).state.output, /^on\n\n\n<metadata>/);
 });
 
@@ -52,4 +53,5 @@ quietCheck('session_deleted_while_busy_ends_its_command', async (t) => {
   assert.equal(data(await t.second.session.delete({ sessionID: session.id })), true);
   assert.equal(await t.living(name), 0);
   await done;
+  refused(await t.second.session.messages({ sessionID: session.id }), 404);
 });

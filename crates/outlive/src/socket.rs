@@ -12,6 +12,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
@@ -124,12 +125,14 @@ pub(crate) async fn serve<S: Speech>(
     let credit = Credit { window: speech.window(), acknowledged: cursor.offset() };
     let mut writer =
         Writer { app: &app, process: &process, speech: &speech, sink, queue, asked: Asked::default(), credit };
+    let said_goodbye = AtomicBool::new(false);
     let ended = tokio::select! {
         ended = writer.run(&mut cursor) => Some(ended),
-        () = read(&speech, &mut stream, replies, dead_after) => None,
+        () = read(&speech, &mut stream, replies, dead_after, &said_goodbye) => None,
         () = dismissed(&speech) => return cursor.close(),
     };
-    if matches!(ended, Some(Ended::Orderly)) {
+    // In the midst of a flood, the writing half may find the connection closed before it hears that the client wanted that.
+    if matches!(ended, Some(Ended::Orderly)) || said_goodbye.load(Relaxed) {
         cursor.close();
     } else {
         drop(cursor);
@@ -155,6 +158,7 @@ async fn read<S: Speech>(
     stream: &mut SplitStream<WebSocket>,
     replies: mpsc::Sender<Reply>,
     dead_after: Duration,
+    said_goodbye: &AtomicBool,
 ) {
     let mut last_sign = Instant::now();
     loop {
@@ -183,6 +187,7 @@ async fn read<S: Speech>(
                 }
             }
             reply @ Reply::Close(_) => {
+                said_goodbye.store(true, Relaxed);
                 if replies.send(reply).await.is_ok() {
                     // The writing half ends the connection.
                     replies.closed().await;

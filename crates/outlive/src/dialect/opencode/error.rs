@@ -137,7 +137,12 @@ pub(super) fn in_words(problem: Problem) -> Response {
         StatusCode::FORBIDDEN => forbidden(detail),
         StatusCode::NOT_FOUND => named("NotFoundError", StatusCode::NOT_FOUND, detail),
         status if status.is_client_error() => {
-            let (_, body) = bad_request("Body", detail);
+            let part = match code {
+                "invalid_query" => Part::Query,
+                "invalid_path" => Part::Params,
+                _ => Part::Body,
+            };
+            let (_, body) = bad_request(part.name(), detail);
             (status, body)
         }
         status => named("UnknownError", status, detail),

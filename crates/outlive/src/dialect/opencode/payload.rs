@@ -1,15 +1,39 @@
-//! Bodies. The SDK sends none at all when it has nothing to say, so nothing means `{}`.
+//! What a request says: in its path, in its query, in its body.
 
 use axum::body::Bytes;
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::response::Response;
 use serde::de::DeserializeOwned;
 
-use super::error::{Failure, Part};
+use super::error::{Failure, Part, in_words};
 use crate::api::App;
-use crate::api::extract::{JsonBytes, read};
+use crate::api::extract::{JsonBytes, Params, Path, read};
 use crate::api::problem::Problem;
 
-/// The body of a request, not looked at yet: whether the thing exists that it is about is asked first.
+/// The variable parts of the path.
+pub(super) struct Named<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Named<T> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        Path::from_request_parts(parts, state).await.map(|Path(value)| Self(value)).map_err(in_words)
+    }
+}
+
+/// The query.
+pub(super) struct Asked<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        Params::from_request_parts(parts, state).await.map(|Params(value)| Self(value)).map_err(in_words)
+    }
+}
+
+/// The body, not looked at yet. The SDK sends none at all when it has nothing to say, so nothing means `{}`.
 pub(super) struct Payload(Result<Bytes, Problem>);
 
 impl FromRequest<App> for Payload {

@@ -11,13 +11,12 @@ use outlive_core::process::Process;
 use serde_json::{Value, json};
 
 use super::super::error::{Failure, Surface};
-use super::super::payload::Payload;
+use super::super::payload::{Named, Payload};
 use super::super::scope::Scope;
 use super::{Seen, create as making, find, find_running, remove as removing, update as updating};
 use crate::access::Grant;
 use crate::access::ticket::Ticket;
 use crate::api::App;
-use crate::api::extract::Path;
 
 /// By this header a page shows that it may send headers, which a form of another page cannot.
 const TICKET_HEADER: &str = "x-opencode-ticket";
@@ -37,7 +36,7 @@ pub(in super::super) async fn create(State(app): State<App>, scope: Scope, paylo
     answer(Surface::First, created(&app, &scope, payload).await)
 }
 
-pub(in super::super) async fn get(State(app): State<App>, scope: Scope, Path(id): Path<String>) -> Response {
+pub(in super::super) async fn get(State(app): State<App>, scope: Scope, Named(id): Named<String>) -> Response {
     // 404 tells the web client that a terminal is over, and it replaces it.
     answer(Surface::First, find_running(&app, &scope, &id).map(|process| Seen::of(&process).to_pty()))
 }
@@ -45,13 +44,13 @@ pub(in super::super) async fn get(State(app): State<App>, scope: Scope, Path(id)
 pub(in super::super) async fn update(
     State(app): State<App>,
     scope: Scope,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
     payload: Payload,
 ) -> Response {
     answer(Surface::First, updated(find_running(&app, &scope, &id), payload).await)
 }
 
-pub(in super::super) async fn remove(State(app): State<App>, scope: Scope, Path(id): Path<String>) -> Response {
+pub(in super::super) async fn remove(State(app): State<App>, scope: Scope, Named(id): Named<String>) -> Response {
     answer(
         Surface::First,
         find_running(&app, &scope, &id).and_then(|process| removing::remove(&process)).map(|()| true.into()),
@@ -63,7 +62,7 @@ pub(in super::super) async fn connect_token(
     scope: Scope,
     grant: Grant,
     headers: HeaderMap,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
 ) -> Response {
     answer(Surface::First, ticket(&app, &scope, &grant, &headers, &id))
 }
@@ -78,20 +77,20 @@ pub(in super::super) async fn api_create(State(app): State<App>, scope: Scope, p
     answer(Surface::Api, created(&app, &scope, payload).await.map(|pty| located(&scope, pty)))
 }
 
-pub(in super::super) async fn api_get(State(app): State<App>, scope: Scope, Path(id): Path<String>) -> Response {
+pub(in super::super) async fn api_get(State(app): State<App>, scope: Scope, Named(id): Named<String>) -> Response {
     answer(Surface::Api, find(&app, &scope, &id).map(|process| located(&scope, Seen::of(&process).to_pty())))
 }
 
 pub(in super::super) async fn api_update(
     State(app): State<App>,
     scope: Scope,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
     payload: Payload,
 ) -> Response {
     answer(Surface::Api, updated(find(&app, &scope, &id), payload).await.map(|pty| located(&scope, pty)))
 }
 
-pub(in super::super) async fn api_remove(State(app): State<App>, scope: Scope, Path(id): Path<String>) -> Response {
+pub(in super::super) async fn api_remove(State(app): State<App>, scope: Scope, Named(id): Named<String>) -> Response {
     match find(&app, &scope, &id).and_then(|process| removing::remove(&process)) {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
         Err(failure) => failure.on(Surface::Api),
@@ -103,7 +102,7 @@ pub(in super::super) async fn api_connect_token(
     scope: Scope,
     grant: Grant,
     headers: HeaderMap,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
 ) -> Response {
     answer(Surface::Api, ticket(&app, &scope, &grant, &headers, &id).map(|ticket| located(&scope, ticket)))
 }

@@ -11,13 +11,12 @@ use serde_json::{Map, Value, json};
 use super::super::error::{Failure, Surface};
 use super::super::fixed::VERSION;
 use super::super::id;
-use super::super::payload::Payload;
+use super::super::payload::{Asked, Named, Payload};
 use super::super::scope::Scope;
 use super::message::no_tokens;
 use super::run;
 use super::store::Sessions;
 use crate::api::App;
-use crate::api::extract::{Params, Path};
 
 fn answer(done: Result<Value, Failure>) -> Response {
     match done {
@@ -37,7 +36,7 @@ pub(in super::super) struct ListQuery {
 pub(in super::super) async fn list(
     State(app): State<App>,
     scope: Scope,
-    Params(query): Params<ListQuery>,
+    Asked(query): Asked<ListQuery>,
 ) -> Json<Value> {
     let mut all = Sessions::list(&app.core);
     let search = query.search.unwrap_or_default().to_lowercase();
@@ -146,28 +145,27 @@ pub(super) fn find(core: &Core, scope: &Scope, id: &str) -> Result<Value, Failur
     is_meant.then_some(session).ok_or_else(|| Failure::no_session(id))
 }
 
-pub(in super::super) async fn get(State(app): State<App>, scope: Scope, Path(id): Path<String>) -> Response {
+pub(in super::super) async fn get(State(app): State<App>, scope: Scope, Named(id): Named<String>) -> Response {
     answer(find(&app.core, &scope, &id))
 }
 
 pub(in super::super) async fn update(
     State(app): State<App>,
     scope: Scope,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
     payload: Payload,
 ) -> Response {
     let updated = || {
         let request: SessionRequest = payload.parse()?;
-        let mut session = find(&app.core, &scope, &id)?;
-        request.apply(&mut session);
-        Sessions::put(&app.core, &session)?;
+        find(&app.core, &scope, &id)?;
+        let session = app.opencode.sessions.edit(&app.core, &id, |session| request.apply(session))?;
         say(&app, "session.updated", &session);
         Ok(session)
     };
     answer(updated())
 }
 
-pub(in super::super) async fn remove(State(app): State<App>, scope: Scope, Path(id): Path<String>) -> Response {
+pub(in super::super) async fn remove(State(app): State<App>, scope: Scope, Named(id): Named<String>) -> Response {
     let session = match find(&app.core, &scope, &id) {
         Ok(session) => session,
         Err(failure) => return failure.on(Surface::First),
@@ -187,7 +185,7 @@ pub(in super::super) async fn status(State(app): State<App>, scope: Scope) -> Js
     Json(busy.map(|id| (id, json!({ "type": "busy" }))).collect::<Map<_, _>>().into())
 }
 
-pub(in super::super) async fn children(State(app): State<App>, scope: Scope, Path(id): Path<String>) -> Response {
+pub(in super::super) async fn children(State(app): State<App>, scope: Scope, Named(id): Named<String>) -> Response {
     let children = find(&app.core, &scope, &id).map(|_| {
         let all = Sessions::list(&app.core).into_iter();
         all.filter(|session| session["parentID"] == *id).collect::<Vec<_>>().into()
@@ -196,6 +194,6 @@ pub(in super::super) async fn children(State(app): State<App>, scope: Scope, Pat
 }
 
 /// There is no model, so a session has neither plans nor changed files.
-pub(in super::super) async fn nothing_of(State(app): State<App>, scope: Scope, Path(id): Path<String>) -> Response {
+pub(in super::super) async fn nothing_of(State(app): State<App>, scope: Scope, Named(id): Named<String>) -> Response {
     answer(find(&app.core, &scope, &id).map(|_| json!([])))
 }

@@ -75,6 +75,16 @@ impl Task {
         self.say("message.part.updated", properties);
     }
 
+    /// The session was used, and what was said of a model holds for the next command.
+    fn remember(&self, order: &Order) {
+        let _ = self.state.sessions.edit(&self.core, &self.session, |session| {
+            session["time"]["updated"] = clock::wall_ms().into();
+            if let Some(model) = &order.model {
+                session["model"] = json!({ "id": model.model, "providerID": model.provider });
+            }
+        });
+    }
+
     async fn carry_out(&self, session: &Value, order: Order) -> Result<Message, Failure> {
         let model = model_of(&order, session);
         let told = Told { session: &self.session, agent: &order.agent, model: &model, at_ms: clock::wall_ms() };
@@ -83,6 +93,7 @@ impl Task {
             return Err(Failure::wrong("messageID", "an id that no message has", user.id()));
         }
         self.keep(&user)?;
+        self.remember(&order);
         self.say_message(&user);
         self.say_part(&user.parts[0]);
         let mut message = of_assistant(&told, user.id(), &self.folder, &order.line);
@@ -116,7 +127,7 @@ impl Task {
         spec.session_id = Some(self.session.clone());
         spec.annotations.insert(SESSION.to_owned(), self.session.clone());
         spec.annotations.insert(MESSAGE.to_owned(), message.to_owned());
-        let create = Create { spec, start: true, reader_comes: true, ..Create::default() };
+        let create = Create { spec, start: true, ..Create::default() };
         self.core.create(create).await.map(|(process, _)| process)
     }
 
@@ -186,7 +197,7 @@ async fn end_tree(process: Arc<Process>) {
     let _ = process.kill(PATIENCE).await;
 }
 
-/// Ends the command that a session runs, with everything that it has started.
+/// Ends the command that a session runs, with everything that it has started. The session is then free for another one.
 pub(super) async fn abort(state: &Arc<OpenCode>, session: &str) {
     let Some(running) = state.sessions.running(session) else { return };
     running.aborted.store(true, SeqCst);
@@ -194,6 +205,7 @@ pub(super) async fn abort(state: &Arc<OpenCode>, session: &str) {
     if let Some(process) = process {
         end_tree(process).await;
     }
+    let _ = tokio::time::timeout(PATIENCE, state.sessions.until_ended(session, &running)).await;
 }
 
 /// Goes on with the commands that the server before was following.

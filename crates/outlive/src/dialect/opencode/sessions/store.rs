@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use outlive_core::process::Process;
 use outlive_core::{Core, Error};
 use serde_json::Value;
+use tokio::sync::Notify;
 
 use super::super::error::Failure;
 use super::message::Message;
@@ -20,8 +21,12 @@ pub(super) const MOST_BYTES: usize = 16 << 20;
 /// Of what a client may want to be kept with a session.
 const MOST_SESSION_BYTES: usize = 64 << 10;
 
-#[derive(Clone, Default)]
-pub(in super::super) struct Sessions(Arc<Mutex<Inner>>);
+#[derive(Default)]
+pub(in super::super) struct Sessions {
+    inner: Mutex<Inner>,
+    /// One is not busy any more.
+    freed: Notify,
+}
 
 #[derive(Default)]
 struct Inner {
@@ -41,7 +46,7 @@ pub(super) struct Running {
 
 impl Sessions {
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Learns what the server before has kept.
@@ -69,6 +74,19 @@ impl Sessions {
 
     pub(super) fn end(&self, session: &str) {
         self.inner().busy.remove(session);
+        self.freed.notify_waiters();
+    }
+
+    /// Waits for the end of this command.
+    pub(super) async fn until_ended(&self, session: &str, running: &Arc<Running>) {
+        loop {
+            let mut freed = std::pin::pin!(self.freed.notified());
+            freed.as_mut().enable();
+            if !self.running(session).is_some_and(|current| Arc::ptr_eq(&current, running)) {
+                return;
+            }
+            freed.await;
+        }
     }
 
     pub(super) fn running(&self, session: &str) -> Option<Arc<Running>> {
@@ -90,16 +108,23 @@ impl Sessions {
         found.and_then(|(_, value)| serde_json::from_slice(&value).ok()).ok_or_else(|| Failure::no_session(id))
     }
 
+    /// Keeps a new one.
     pub(super) fn put(core: &Core, session: &Value) -> Result<(), Failure> {
         let value = session.to_string().into_bytes();
         if value.len() > MOST_SESSION_BYTES {
-            return Err(Failure::wrong(
-                "metadata",
-                &format!("at most {MOST_SESSION_BYTES} bytes in all"),
-                &value.len().to_string(),
-            ));
+            let expected = format!("at most {MOST_SESSION_BYTES} bytes in all");
+            return Err(Failure::wrong("metadata", &expected, &value.len().to_string()));
         }
         Ok(core.store(&format!("{SESSIONS}{}", session["id"].as_str().unwrap_or_default()), Some(value))?)
+    }
+
+    /// Changes one, with nobody in between.
+    pub(super) fn edit(&self, core: &Core, id: &str, change: impl FnOnce(&mut Value)) -> Result<Value, Failure> {
+        let _inner = self.inner();
+        let mut session = Self::find(core, id)?;
+        change(&mut session);
+        Self::put(core, &session)?;
+        Ok(session)
     }
 
     /// Makes room for another one; returns those that had to go.
@@ -121,10 +146,12 @@ impl Sessions {
     }
 
     pub(super) fn remove(&self, core: &Core, id: &str) -> Result<(), Failure> {
+        let mut inner = self.inner();
+        core.store(&format!("{SESSIONS}{id}"), None)?;
         for (message, _) in core.stored(&format!("{MESSAGES}{id}/")) {
-            Self::remove_message(core, &mut self.inner(), id, &message)?;
+            Self::remove_message(core, &mut inner, id, &message)?;
         }
-        Ok(core.store(&format!("{SESSIONS}{id}"), None)?)
+        Ok(())
     }
 
     // ---- messages
@@ -140,11 +167,14 @@ impl Sessions {
         found.and_then(|(_, value)| serde_json::from_slice(&value).ok())
     }
 
-    /// Keeps a message, and gives up the oldest ones for it where there are too many.
+    /// Keeps a message of a session that is still there, and gives up the oldest ones for it where there are too many.
     pub(super) fn put_message(&self, core: &Core, session: &str, message: &Message) -> Result<(), Error> {
         let value = serde_json::to_vec(message).unwrap_or_default();
         let size = value.len();
         let mut inner = self.inner();
+        if Self::find(core, session).is_err() {
+            return Ok(());
+        }
         core.store(&format!("{MESSAGES}{session}/{}", message.id()), Some(value))?;
         let before = inner.messages.insert((message.id().to_owned(), session.to_owned()), size);
         inner.bytes = inner.bytes + size - before.unwrap_or(0);

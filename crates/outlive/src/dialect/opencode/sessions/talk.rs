@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::error::{Failure, Surface};
-use super::super::payload::Payload;
+use super::super::payload::{Asked, Named, Payload};
 use super::super::scope::Scope;
 use super::message::Message;
 use super::order::{LOG_BYTES, Order};
@@ -17,7 +17,6 @@ use super::rest::find;
 use super::store::Sessions;
 use super::{output, run};
 use crate::api::App;
-use crate::api::extract::{Params, Path};
 
 /// Of all output in one answer; the newest first.
 const ANSWER_BYTES: u64 = LOG_BYTES;
@@ -33,8 +32,8 @@ pub(in super::super) struct MessagesQuery {
 pub(in super::super) async fn messages(
     State(app): State<App>,
     scope: Scope,
-    Path(id): Path<String>,
-    Params(query): Params<MessagesQuery>,
+    Named(id): Named<String>,
+    Asked(query): Asked<MessagesQuery>,
 ) -> Response {
     if let Err(failure) = find(&app.core, &scope, &id) {
         return failure.on(Surface::First);
@@ -51,7 +50,7 @@ pub(in super::super) async fn messages(
 pub(in super::super) async fn message(
     State(app): State<App>,
     scope: Scope,
-    Path((id, message)): Path<(String, String)>,
+    Named((id, message)): Named<(String, String)>,
 ) -> Response {
     if let Err(failure) = find(&app.core, &scope, &id) {
         return failure.on(Surface::First);
@@ -92,7 +91,7 @@ async fn with_output(
 pub(in super::super) async fn shell(
     State(app): State<App>,
     scope: Scope,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
     payload: Payload,
 ) -> Response {
     let ordered = || {
@@ -107,7 +106,7 @@ pub(in super::super) async fn shell(
 pub(in super::super) async fn command(
     State(app): State<App>,
     scope: Scope,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
     payload: Payload,
 ) -> Response {
     let ordered = || {
@@ -134,7 +133,7 @@ async fn carry_out(app: &App, ordered: Result<(Value, Order), Failure>) -> Respo
     }
 }
 
-pub(in super::super) async fn abort(State(app): State<App>, scope: Scope, Path(id): Path<String>) -> Response {
+pub(in super::super) async fn abort(State(app): State<App>, scope: Scope, Named(id): Named<String>) -> Response {
     if let Err(failure) = find(&app.core, &scope, &id) {
         return failure.on(Surface::First);
     }

@@ -18,18 +18,18 @@ use axum::response::Response;
 use bytes::Bytes;
 use outlive_core::Error;
 use outlive_core::attach::{Attachment, Role, Size};
-use outlive_core::log::{Cursor, Exit, Flow, Log, Start, Stream, StreamFilter};
+use outlive_core::log::{Cursor, Exit, Flow, Start, Stream, StreamFilter};
 use outlive_core::process::Process;
 use serde::Deserialize;
 
 use self::voice::Voice;
 use super::error::{Failure, Part, Surface};
+use super::payload::{Asked, Named};
 use super::ptys;
 use super::scope::Scope;
 use super::units::{Mark, Wanted};
 use crate::access::Grant;
 use crate::api::App;
-use crate::api::extract::{Params, Path};
 use crate::api::problem::Problem;
 use crate::peer::Peer;
 use crate::socket::{self, AfterGap, Frames, Reply, Speech, close};
@@ -42,8 +42,8 @@ pub(super) struct ConnectQuery {
 pub(super) async fn connect(
     state: State<App>,
     scope: Scope,
-    path: Path<String>,
-    query: Params<ConnectQuery>,
+    path: Named<String>,
+    query: Asked<ConnectQuery>,
     peer: Peer,
     grant: Grant,
     socket: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
@@ -54,8 +54,8 @@ pub(super) async fn connect(
 pub(super) async fn api_connect(
     state: State<App>,
     scope: Scope,
-    path: Path<String>,
-    query: Params<ConnectQuery>,
+    path: Named<String>,
+    query: Asked<ConnectQuery>,
     peer: Peer,
     grant: Grant,
     socket: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
@@ -66,8 +66,8 @@ pub(super) async fn api_connect(
 async fn begin(
     State(app): State<App>,
     scope: Scope,
-    Path(id): Path<String>,
-    Params(query): Params<ConnectQuery>,
+    Named(id): Named<String>,
+    Asked(query): Asked<ConnectQuery>,
     peer: Peer,
     grant: Grant,
     socket: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
@@ -83,14 +83,13 @@ async fn begin(
     };
     let socket = socket.map_err(|_| Failure::bad(Part::Query, "expected upgrade: websocket"))?;
     let flow = if role == Role::Writer { Flow::Lossless } else { Flow::Live };
-    let log = process.started_log().await?;
+    process.started_log().await?;
     let attachment = process.attach(role, Some(peer.to_string()), None)?;
-    let (cursor, from) = place(&app, &process, &log, wanted(query.cursor.as_deref()), flow)?;
+    let (cursor, from) = place(&app, &process, wanted(query.cursor.as_deref()), flow).await?;
     app.metrics.attached();
-    let voice = Voice::new(from, log.head());
+    let voice = Voice::new(from, cursor.log().head());
     let speech = Terminal { attachment, voice: Mutex::new(voice) };
     let socket = socket::limited(socket, &app.limits);
-    drop(log);
     Ok(socket.on_upgrade(move |socket| socket::serve(app, process, speech, cursor, socket)))
 }
 
@@ -103,21 +102,21 @@ fn wanted(cursor: Option<&str>) -> Wanted {
     }
 }
 
-/// A cursor where the client goes on.
-fn place(
-    app: &App,
-    process: &Arc<Process>,
-    log: &Arc<Log>,
-    wanted: Wanted,
-    flow: Flow,
-) -> Result<(Cursor, Mark), Error> {
-    let at = |start| Cursor::new(Arc::clone(log), start, flow, StreamFilter::All);
-    // The hold first, then the look: nothing moves away under it.
-    let holding = at(Start::Oldest);
-    let from = app.opencode.trackers.find(&app.core, process, log, wanted)?;
-    let cursor = at(Start::At(from.offset));
-    holding.close();
-    Ok((cursor, from))
+/// A cursor where the client goes on. Of a large log that nobody has counted, all of it is read: not where others wait.
+async fn place(app: &App, process: &Arc<Process>, wanted: Wanted, flow: Flow) -> Result<(Cursor, Mark), Error> {
+    let (core, trackers, process) = (app.core.clone(), app.opencode.trackers.clone(), Arc::clone(process));
+    let look = move || {
+        let log = process.log()?;
+        let at = |start| Cursor::new(Arc::clone(&log), start, flow, StreamFilter::All);
+        // The hold first, then the look: nothing moves away under it.
+        let holding = at(Start::Oldest);
+        let from = trackers.find(&core, &process, &log, wanted)?;
+        let cursor = at(Start::At(from.offset));
+        holding.close();
+        Ok((cursor, from))
+    };
+    let broken_off = |_| Err(Error::conflict("broken_off", "the place could not be found"));
+    tokio::task::spawn_blocking(look).await.unwrap_or_else(broken_off)
 }
 
 struct Terminal {

@@ -120,6 +120,8 @@ impl Reading {
                 self.keep(cursor.log().tail());
                 cursor.acknowledge(counted);
             }
+            // Under a flood there is always more, and others want their turn.
+            tokio::task::yield_now().await;
         }
         self.keep(cursor.log().tail());
         // Nobody may have a hand on the log of a program that has ended, or it could not be archived.
