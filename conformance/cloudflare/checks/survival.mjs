@@ -54,6 +54,19 @@ check('survival_a_run_dies_with_its_server_and_says_so', async (t) => {
   await eventually('it is gone', async () => !(await t.native('GET', '/v1/processes?all=true&status=running')).processes.some(({ args }) => args?.[1] === 'sleep 300'));
 });
 
+// A 503 would make the client ask again by itself, for two minutes.
+check('survival_an_upgrade_does_not_make_the_client_run_a_command_twice', async (t) => {
+  const id = t.session();
+  await t.client().commands.execute('N=0', id);
+  const running = t.client({ retryTimeoutMs: 60_000 }).commands.execute('N=$((N+1)); sleep 1', id).catch((error) => error);
+  await eventually('it runs', async () => (await t.native('GET', `/v1/sessions/${id}`)).running);
+  await t.native('POST', '/v1/upgrade', {});
+  assert.equal((await running).name, 'OperationInterruptedError');
+  // A connection that was kept open may break with the old server.
+  const next = await eventually('an answer', () => t.client().commands.execute('echo $N', id).catch(() => undefined));
+  assert.equal(next.stdout, '1\n');
+});
+
 check('survival_an_upgrade_ends_streams_with_a_word', async (t) => {
   const { processId } = await t.start('echo up; sleep 300');
   const stream = await t.client().processes.streamProcessLogs(processId);
