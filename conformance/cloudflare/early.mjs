@@ -3,6 +3,10 @@
 import { check } from '../_shared/frame.mjs';
 
 const registered = new Map();
+const beside = [];
+
+/** Something else that goes on beside the checks. */
+export const goesOnBeside = (promise) => beside.push(promise);
 
 export function early(name, fn, options) {
   registered.set(name, { fn });
@@ -26,8 +30,8 @@ export function beginEarly(makeContext, only = []) {
   for (const name of registered.keys()) if (only.length === 0 || only.includes(name)) begin(name, makeContext());
 }
 
-/** Until none of them is under way: for checks that want to be alone. */
+/** Until nothing is under way but the check that asks: for those that want to be alone. */
 export async function quiet() {
-  await Promise.all([...registered.values()].map(({ over }) => over));
+  await Promise.all([...[...registered.values()].map(({ over }) => over), ...beside]);
   for (const { context } of registered.values()) await context?.cleanUp();
 }

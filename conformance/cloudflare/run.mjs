@@ -1,11 +1,11 @@
 // Drives a live server with Cloudflare's own client and terminal addon and with the bridge's official clients: the JavaScript ones here, the
-// Python one in python/, which is run after them.
+// Python one in python/, beside them.
 
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { names, runAll } from '../_shared/frame.mjs';
-import { beginEarly } from './early.mjs';
+import { beginEarly, goesOnBeside } from './early.mjs';
 import { Context } from './support.mjs';
 
 import './checks/execute.mjs';
@@ -42,14 +42,17 @@ if (!values['base-url']) {
 const base = values['base-url'].replace(/\/$/, '');
 const makeContext = () => new Context(base);
 beginEarly(makeContext, values.only);
+const python = runPython(base, values.only);
+goesOnBeside(python);
 const js = await runAll(makeContext, values.only);
 console.log(`javascript: ${js.passed} passed, ${js.failed} failed`);
-const python = await runPython(base, values.only);
-const failed = js.failed + python.failed;
-console.log(`${js.passed + python.passed} passed, ${failed} failed`);
+const { said, passed, failed: failedInPython } = await python;
+process.stdout.write(said);
+const failed = js.failed + failedInPython;
+console.log(`${js.passed + passed} passed, ${failed} failed`);
 process.exit(failed === 0 ? 0 : 1);
 
-/** Its lines are passed on, its last one is counted. */
+/** Its lines are kept for later, its last one is counted. */
 async function runPython(base, only) {
   const own = '.venv/bin/python';
   const flags = only.flatMap((name) => ['--only', name]);
@@ -57,14 +60,10 @@ async function runPython(base, only) {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   let said = '';
-  for await (const chunk of child.stdout) {
-    process.stdout.write(chunk);
-    said += chunk;
-  }
+  for await (const chunk of child.stdout) said += chunk;
   const counted = said.match(/python: (\d+) passed, (\d+) failed\n$/);
   if (!counted) {
-    console.log('FAIL python: it broke off');
-    return { passed: 0, failed: 1 };
+    return { said: `${said}FAIL python: it broke off\n`, passed: 0, failed: 1 };
   }
-  return { passed: Number(counted[1]), failed: Number(counted[2]) };
+  return { said, passed: Number(counted[1]), failed: Number(counted[2]) };
 }

@@ -45,7 +45,8 @@ check('stuck_readers_of_every_kind_delay_nobody', async (t) => {
   for (const { request } of stuck) request.destroy();
   const { processes } = await t.native('GET', '/v1/processes?all=true&status=running');
   const left = processes.filter(({ args }) => args?.[1] === flood);
-  await Promise.all(left.map(({ id }) => t.native('POST', `/v1/processes/${id}/kill`)));
+  // Some of them end with their reader.
+  await Promise.all(left.map(({ id }) => t.native('POST', `/v1/processes/${id}/kill`).catch(() => {})));
 }, { seconds: 60 });
 
 check('processes_32_at_once', async (t) => {

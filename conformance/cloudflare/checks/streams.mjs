@@ -59,11 +59,11 @@ early('stream_cancelled_leaves_the_command_running', async (t) => {
   for (const sessionId of places(t)) {
     const name = mark();
     const file = `/tmp/${name}`;
-    const stream = await t.client().commands.executeStream(`echo up; sleep 1.5; echo ${name} > ${file}; exec sleep 0.1`, sessionId);
+    const stream = await t.client().commands.executeStream(`echo up; sleep 1.5; echo ${name} > ${file}.new; mv ${file}.new ${file}; exec sleep 0.1`, sessionId);
     const reader = stream.getReader();
     await reader.read();
     await reader.cancel();
-    const read = () => t.native('POST', '/v1/processes/run', { command: `cat ${file} 2>/dev/null; rm -f ${file}`, shell: true });
+    const read = () => t.native('POST', '/v1/processes/run', { command: `cat ${file} 2>/dev/null && rm -f ${file}`, shell: true });
     await eventually('what it did afterwards', async () => (await read()).stdout === `${name}\n`);
   }
 });

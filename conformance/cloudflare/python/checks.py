@@ -114,7 +114,8 @@ async def many_at_once(t):
 async def execs_leave_nothing_behind(t):
     session = await t.session()
     assert (await session.exec("echo so")).stdout == b"so\n"
-    before = t.native("GET", "/v1/processes?all=true")["processes"]
     for _ in range(50):
         await session.exec("true")
-    assert t.native("GET", "/v1/processes?all=true")["processes"] == before, "nothing is left of an exec"
+    sandbox = session.state.sandbox_id
+    left = t.native("GET", f"/v1/processes?all=true&annotation=cloudflare.sandbox={sandbox}")["processes"]
+    assert left == [], "nothing is left of an exec"

@@ -374,7 +374,7 @@ fn a_run_can_be_read_while_it_runs_and_leaves_nothing_behind() {
     assert!(late.text().contains("\"timedOut\":true"), "{}", late.text());
     // There is no limit to what it prints, and nothing of it is missing.
     let much = run(&outlive, json!({ "command": "seq", "args": ["300000"], "stream": true })).text();
-    let printed: usize = much.lines().filter_map(|line| line.strip_prefix("id: ")).last().unwrap().parse().unwrap();
+    let printed: usize = much.lines().rev().find_map(|line| line.strip_prefix("id: ")).unwrap().parse().unwrap();
     assert_eq!(printed, (1..=300_000).map(|number: u32| number.to_string().len() + 1).sum::<usize>());
     assert!(!much.contains("event: gap"));
     assert!(listed(&outlive, "?all=true").is_empty());

@@ -103,12 +103,11 @@ pub(super) async fn admit(front: Front, needs: Needs, app: App, request: Request
     let (mut parts, body) = request.into_parts();
     let peer = peer::of(&parts);
     // Who asks over a socket was asked when that was opened; nothing from outside gets into the extensions.
-    let known = match parts.extensions.get::<Grant>() {
-        Some(grant) => Ok(grant.clone()),
-        None => {
-            let credential = credentials::shown(front.carriers(), &parts, needs == Needs::Attach);
-            app.access.admit(&peer, credential.as_ref())
-        }
+    let known = if let Some(grant) = parts.extensions.get::<Grant>() {
+        Ok(grant.clone())
+    } else {
+        let credential = credentials::shown(front.carriers(), &parts, needs == Needs::Attach);
+        app.access.admit(&peer, credential.as_ref())
     };
     let (known, admitted) = match (known, needs) {
         (Ok(grant), Needs::Scope(needed)) if grant.scope < needed => {

@@ -40,6 +40,14 @@ impl Refused {
             .with_context(json!({ "processId": id }))
     }
 
+    /// Of a command that had begun. The client must not try again by itself: that would run it twice.
+    pub(super) fn interrupted(error: Error) -> Self {
+        match error {
+            Error::Unavailable { message, .. } => Self::new(StatusCode::BAD_GATEWAY, "OPERATION_INTERRUPTED", message),
+            other => other.into(),
+        }
+    }
+
     /// For those who read it on a stream.
     pub(super) fn message(&self) -> &str {
         &self.message
@@ -81,10 +89,11 @@ impl From<Error> for Refused {
             (Error::Spawn { .. }, _) => (StatusCode::BAD_REQUEST, "COMMAND_EXECUTION_ERROR"),
             (_, "session_destroyed") => (StatusCode::GONE, "SESSION_DESTROYED"),
             (Error::Over { .. }, _) => (StatusCode::GONE, "SESSION_TERMINATED"),
-            (Error::Conflict { .. }, _) => (StatusCode::CONFLICT, "PROCESS_ERROR"),
+            (Error::Conflict { .. } | Error::InputTooLarge { .. } | Error::InputNotRead { .. }, _) => {
+                (StatusCode::CONFLICT, "PROCESS_ERROR")
+            }
             (Error::Busy { .. } | Error::Exhausted { .. }, _) => (StatusCode::TOO_MANY_REQUESTS, "PROCESS_ERROR"),
             (Error::Gone { .. } | Error::LogDropped, _) => (StatusCode::GONE, "PROCESS_ERROR"),
-            (Error::InputTooLarge { .. } | Error::InputNotRead { .. }, _) => (StatusCode::CONFLICT, "PROCESS_ERROR"),
             (Error::Unavailable { .. }, _) => (StatusCode::SERVICE_UNAVAILABLE, "CONTAINER_UNAVAILABLE"),
         };
         Self::new(status, code, text)

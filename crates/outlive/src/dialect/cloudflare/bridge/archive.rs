@@ -257,4 +257,30 @@ mod tests {
         }
         unpack(&workspace, &[0; 1024][..]).unwrap();
     }
+
+    #[test]
+    fn archives_with_wrong_bytes_harm_nobody() {
+        let (from, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(from.path().join("a"), "text").unwrap();
+        symlink("a", from.path().join("link")).unwrap();
+        let whole = packed(from.path(), &[]);
+        let inside = root.path().join("inside");
+        std::fs::create_dir(&inside).unwrap();
+        let workspace = Workspace::at(&inside).unwrap();
+        let mut random = 1_u64;
+        for _ in 0..3_000 {
+            let mut garbled = whole.clone();
+            for _ in 0..3 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let at = (random >> 33) as usize % garbled.len();
+                garbled[at] = (random >> 25) as u8;
+            }
+            // With a sum that fits, wrong bytes get further.
+            let sum: u32 =
+                garbled[..148].iter().chain([b' '; 8].iter()).chain(&garbled[156..512]).map(|b| u32::from(*b)).sum();
+            garbled[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+            let _ = unpack(&workspace, &garbled[..]);
+        }
+        assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 1, "nothing beside the workspace");
+    }
 }

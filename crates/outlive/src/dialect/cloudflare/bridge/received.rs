@@ -57,9 +57,8 @@ pub(super) fn denied(error: &io::Error) -> Denied {
         (io::ErrorKind::NotFound | io::ErrorKind::NotADirectory, _) => {
             (StatusCode::NOT_FOUND, "workspace_read_not_found")
         }
-        // A link that leads out of the workspace.
-        (_, Some(libc::EXDEV)) => (StatusCode::FORBIDDEN, "invalid_request"),
-        (io::ErrorKind::PermissionDenied, _) => (StatusCode::FORBIDDEN, "invalid_request"),
+        // The second: a link that leads out of the workspace.
+        (io::ErrorKind::PermissionDenied, _) | (_, Some(libc::EXDEV)) => (StatusCode::FORBIDDEN, "invalid_request"),
         (io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::IsADirectory, _) => {
             (StatusCode::BAD_REQUEST, "invalid_request")
         }

@@ -135,8 +135,8 @@ pub(in super::super) async fn execute(
             Some(Event::Output(Stream::Stderr, bytes)) => printed.stderr.take(&bytes),
             Some(Event::Output(_, bytes)) => printed.stdout.take(&bytes),
             Some(Event::Ended(ended)) => break ended,
-            Some(Event::Failed(error)) => return Err(error.into()),
-            None => return Err(outlive_core::Error::holder_gone().into()),
+            Some(Event::Failed(error)) => return Err(Refused::interrupted(error)),
+            None => return Err(Refused::interrupted(outlive_core::Error::holder_gone())),
         }
     };
     wanted.verdict(ended, &printed)?;
@@ -146,9 +146,8 @@ pub(in super::super) async fn execute(
         stderr += &wanted.late("timed out");
     }
     if left_out > 0 {
-        stderr += &format!(
-            "\n[outlive: {left_out} bytes in the middle of the output are left out; use /api/execute/stream]\n"
-        );
+        let hint = "bytes in the middle of the output are left out; use /api/execute/stream";
+        stderr.extend(["\n[outlive: ", &left_out.to_string(), " ", hint, "]\n"]);
     }
     Ok(Json(json!({
         "success": ended.code == 0,

@@ -95,7 +95,7 @@ pub(super) fn command_of(spec: &Spec) -> String {
     match (spec.annotations.get(COMMAND), spec.args.as_slice()) {
         (Some(command), _) => command.clone(),
         (None, [dash_c, line]) if dash_c == "-c" => line.clone(),
-        (None, args) => [&[spec.command.clone()], args].concat().join(" "),
+        (None, args) => [std::slice::from_ref(&spec.command), args].concat().join(" "),
     }
 }
 

@@ -120,10 +120,7 @@ impl Caller {
         let mut last_sign = Instant::now();
         loop {
             let patience = dead_after.saturating_sub(last_sign.elapsed());
-            let message = match tokio::time::timeout(patience, stream.next()).await {
-                Ok(Some(Ok(message))) => message,
-                _ => return,
-            };
+            let Ok(Some(Ok(message))) = tokio::time::timeout(patience, stream.next()).await else { return };
             last_sign = Instant::now();
             let text = match message {
                 Message::Text(text) => text,
@@ -134,10 +131,9 @@ impl Caller {
                 }
                 Message::Ping(_) | Message::Pong(_) => continue,
             };
-            if let Err(error) = self.take(&text)
-                && self.say.send(Message::Text(error.to_string().into())).await.is_err()
-            {
-                return;
+            if let Err(error) = self.take(&text) {
+                // A client that does not read what is wrong with its frames loses that, not us our memory.
+                let _ = self.say.try_send(Message::Text(error.to_string().into()));
             }
         }
     }
@@ -226,19 +222,19 @@ async fn answer(id: String, mut router: Router, request: Request<Body>, say: mps
         stream(&id, body, &say).await;
         json!({ "type": "response", "id": id, "status": status, "done": true })
     } else {
-        match axum::body::to_bytes(body, MOST_ANSWER_BYTES).await {
-            Ok(bytes) => {
-                let body: Value = serde_json::from_slice(&bytes)
-                    .unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into_owned().into());
-                json!({ "type": "response", "id": id, "status": status, "body": body, "done": true })
-            }
-            Err(_) => {
-                let message = "the answer is too large; ask for it as a stream";
-                json!({ "type": "error", "id": id, "code": "INTERNAL_ERROR", "message": message, "status": 500 })
-            }
-        }
+        whole(&id, status, body).await
     };
     let _ = say.send(Message::Text(last.to_string().into())).await;
+}
+
+async fn whole(id: &str, status: u16, body: Body) -> Value {
+    let Ok(bytes) = axum::body::to_bytes(body, MOST_ANSWER_BYTES).await else {
+        let message = "the answer is too large; ask for it as a stream";
+        return json!({ "type": "error", "id": id, "code": "INTERNAL_ERROR", "message": message, "status": 500 });
+    };
+    let text = || String::from_utf8_lossy(&bytes).into_owned().into();
+    let body: Value = serde_json::from_slice(&bytes).unwrap_or_else(|_| text());
+    json!({ "type": "response", "id": id, "status": status, "body": body, "done": true })
 }
 
 async fn stream(id: &str, mut body: Body, say: &mpsc::Sender<Message>) {

@@ -13,25 +13,25 @@ use crate::api::App;
 use crate::socket;
 
 pub(super) async fn stay(app: &App, process: &Process, exit: &Exit, mut socket: WebSocket) {
+    let dead_after = Duration::from_millis(app.limits.socket_timeout_ms);
     for frame in [speech::ready(), speech::exit(exit)] {
-        if socket.send(frame).await.is_err() {
+        if !sent(&mut socket, frame, dead_after).await {
             return;
         }
     }
-    let dead_after = Duration::from_millis(app.limits.socket_timeout_ms);
     let mut ping = tokio::time::interval(dead_after / 3);
     ping.reset();
     let mut last_sign = Instant::now();
     loop {
         let answer = tokio::select! {
-            message = socket.recv() => match message {
-                Some(Ok(Message::Binary(_))) => Some(speech::error("the shell has ended")),
-                Some(Ok(Message::Close(_)) | Err(_)) | None => return,
-                Some(Ok(_)) => {
-                    last_sign = Instant::now();
-                    None
+            message = socket.recv() => {
+                last_sign = Instant::now();
+                match message {
+                    Some(Ok(Message::Binary(_))) => Some(speech::error("the shell has ended")),
+                    Some(Ok(Message::Close(_)) | Err(_)) | None => return,
+                    Some(Ok(_)) => None,
                 }
-            },
+            }
             _ = ping.tick() => {
                 let lives = last_sign.elapsed() < dead_after;
                 Some(if lives { Message::Ping(Bytes::new()) } else { Message::Close(None) })
@@ -41,8 +41,13 @@ pub(super) async fn stay(app: &App, process: &Process, exit: &Exit, mut socket: 
         };
         let Some(answer) = answer else { continue };
         let is_last = matches!(answer, Message::Close(_));
-        if socket.send(answer).await.is_err() || is_last {
+        if !sent(&mut socket, answer, dead_after).await || is_last {
             return;
         }
     }
+}
+
+/// Who does not read for so long is not there.
+async fn sent(socket: &mut WebSocket, frame: Message, within: Duration) -> bool {
+    matches!(tokio::time::timeout(within, socket.send(frame)).await, Ok(Ok(())))
 }
