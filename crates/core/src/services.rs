@@ -11,7 +11,7 @@ use crate::events::Events;
 use crate::holder_link::HolderLink;
 use crate::id;
 use crate::journal::{Change, Journal};
-use crate::process::{Record, Spec};
+use crate::process::{Record, SizeHistory, Spec};
 use crate::run::Collectors;
 use crate::session::Sessions;
 use crate::stored::Stored;
@@ -83,7 +83,7 @@ impl Services {
             announced: false,
             idempotency: None,
             size: None,
-            sizes: Default::default(),
+            sizes: SizeHistory::default(),
             restarts: 0,
             stop_wanted: false,
             reserved: false,

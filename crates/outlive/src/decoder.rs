@@ -1,47 +1,52 @@
-//! Text out of bytes that come in pieces.
+//! Text out of bytes that come in pieces: a character may be cut anywhere.
 
-/// Decodes UTF-8 as browsers do: a character that was cut waits for its rest, and each thing that cannot become one is U+FFFD.
-#[derive(Debug, Default)]
+/// Decodes UTF-8 as browsers do: what may still become a character waits for its rest, and each longest beginning of one that never became
+/// one is U+FFFD.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Decoder {
-    /// The beginning of a character; three bytes at most.
+    /// The beginning of a character; at most three bytes.
     rest: Vec<u8>,
 }
 
 impl Decoder {
-    pub(crate) fn feed(&mut self, bytes: &[u8], out: &mut String) {
+    /// As much as is whole.
+    pub(crate) fn decode(&mut self, bytes: &[u8]) -> String {
         if self.rest.is_empty() {
-            self.rest = decode(bytes, out).to_vec();
-        } else {
-            let mut whole = std::mem::take(&mut self.rest);
-            whole.extend_from_slice(bytes);
-            self.rest = decode(&whole, out).to_vec();
+            let (whole, rest) = bytes.split_at(bytes.len() - begun(bytes));
+            self.rest.extend_from_slice(rest);
+            return String::from_utf8_lossy(whole).into_owned();
         }
+        String::from_utf8_lossy(&self.whole(bytes)).into_owned()
     }
 
-    /// Nothing comes any more.
-    pub(crate) fn finish(&mut self, out: &mut String) {
-        if !std::mem::take(&mut self.rest).is_empty() {
-            out.push(char::REPLACEMENT_CHARACTER);
-        }
+    /// The same as bytes, none changed.
+    pub(crate) fn whole(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut all = std::mem::take(&mut self.rest);
+        all.extend_from_slice(bytes);
+        let at = all.len() - begun(&all);
+        self.rest = all.split_off(at);
+        all
+    }
+
+    /// What is left when nothing more comes.
+    pub(crate) fn end(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.rest)
+    }
+
+    /// The same as text.
+    pub(crate) fn finish(&mut self) -> Option<char> {
+        (!self.end().is_empty()).then_some(char::REPLACEMENT_CHARACTER)
     }
 }
 
-/// Appends all characters that are whole; returns the beginning of one that is not.
-fn decode<'a>(mut bytes: &'a [u8], out: &mut String) -> &'a [u8] {
-    loop {
-        match str::from_utf8(bytes) {
-            Ok(text) => {
-                out.push_str(text);
-                return &[];
-            }
-            Err(error) => {
-                let (valid, rest) = bytes.split_at(error.valid_up_to());
-                out.push_str(str::from_utf8(valid).unwrap_or_default());
-                let Some(wrong) = error.error_len() else { return rest };
-                out.push(char::REPLACEMENT_CHARACTER);
-                bytes = &rest[wrong..];
-            }
-        }
+/// How many bytes at the end may become a character with what comes next.
+pub(crate) fn begun(bytes: &[u8]) -> usize {
+    // The last byte that begins a character, if it is near enough.
+    let back = (1..=bytes.len().min(3)).find(|back| bytes[bytes.len() - back] & 0xc0 != 0x80);
+    let Some(back) = back else { return 0 };
+    match std::str::from_utf8(&bytes[bytes.len() - back..]) {
+        Err(error) if error.error_len().is_none() => back,
+        _ => 0,
     }
 }
 
@@ -51,13 +56,27 @@ mod tests {
 
     use super::*;
 
-    fn decoded<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> String {
-        let (mut decoder, mut out) = (Decoder::default(), String::new());
-        for piece in pieces {
-            decoder.feed(piece, &mut out);
+    /// Characters of every length, surrogates, overlong forms, cut-off ones, and plain nonsense.
+    const NASTY: &[u8] =
+        b"a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\xff\xc3(\xed\xa0\x80\xf0\x9f\xe2\x82\xc0\x80\x80\xf5\xf0\x90z\xe2\x82";
+
+    fn check<'a>(pieces: impl IntoIterator<Item = &'a [u8]> + Clone, whole: &[u8]) {
+        let mut decoder = Decoder::default();
+        let mut text: String = pieces.clone().into_iter().map(|piece| decoder.decode(piece)).collect();
+        text.extend(decoder.finish());
+        assert_eq!(text, String::from_utf8_lossy(whole));
+        let mut bytes: Vec<u8> = pieces.into_iter().flat_map(|piece| decoder.whole(piece)).collect();
+        bytes.extend(decoder.end());
+        assert_eq!(bytes, whole);
+    }
+
+    #[test]
+    fn the_text_does_not_depend_on_where_it_was_cut() {
+        for first in 0..=NASTY.len() {
+            for second in first..=NASTY.len() {
+                check([&NASTY[..first], &NASTY[first..second], &NASTY[second..]], NASTY);
+            }
         }
-        decoder.finish(&mut out);
-        out
     }
 
     #[test]
@@ -68,17 +87,26 @@ mod tests {
             (b"\xed\xa0\x80", "\u{fffd}\u{fffd}\u{fffd}"),
             (b"\xc0\x80", "\u{fffd}\u{fffd}"),
             (b"\xf4\x90\x80\x80", "\u{fffd}\u{fffd}\u{fffd}\u{fffd}"),
-            (b"end\xe2\x82", "end\u{fffd}"),
         ] {
-            assert_eq!(decoded([bytes]), text);
+            assert_eq!(Decoder::default().decode(bytes), text);
         }
+    }
+
+    #[test]
+    fn only_the_beginning_of_a_character_waits() {
+        let mut decoder = Decoder::default();
+        assert_eq!(decoder.decode(b"x\xe2\x82"), "x");
+        assert_eq!(decoder.decode(b"\xac"), "\u{20ac}");
+        assert_eq!(decoder.decode(b"\xff"), "\u{fffd}", "this will never be one");
+        assert_eq!(decoder.finish(), None);
+        assert_eq!((decoder.decode(b"\xe2\x82"), decoder.finish()), (String::new(), Some('\u{fffd}')));
     }
 
     proptest! {
         #[test]
         fn it_does_not_matter_where_bytes_are_cut(bytes: Vec<u8>, text: String, size in 1..5_usize) {
             let bytes = [bytes, text.into_bytes()].concat();
-            prop_assert_eq!(decoded(bytes.chunks(size)), String::from_utf8_lossy(&bytes));
+            check(bytes.chunks(size), &bytes);
         }
     }
 }

@@ -218,12 +218,14 @@ mod tests {
     /// Without the tools for fuzzing the targets would be compiled by nobody; and what was found once stays among the seeds.
     #[test]
     fn every_seed_passes_its_target() {
-        let targets: [(&str, fn(&[u8])); 10] = [
+        type Target = fn(&[u8]);
+        let targets: [(&str, Target); 11] = [
             ("credentials", credentials),
             ("door", door),
             ("e2b_messages", e2b_messages),
             ("event_ids", event_ids),
             ("json_bodies", json_bodies),
+            ("opensandbox_inputs", opensandbox_inputs),
             ("queries", queries),
             ("server_frames", server_frames),
             ("socket_frames", socket_frames),

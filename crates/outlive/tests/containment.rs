@@ -92,7 +92,7 @@ fn a_start_whose_message_cannot_be_sent_is_refused() {
     };
     let large = json!({ "command": "true", "env": { "LARGE": "x".repeat(100_000) } }).to_string();
     assert!(ask(&large).starts_with("HTTP/1.1 200"));
-    let server = rustix::process::Pid::from_raw(outlive.server_pid() as i32);
+    let server = rustix::process::Pid::from_raw(outlive.server_pid());
     let none = Rlimit { current: Some(3), maximum: rustix::process::getrlimit(Resource::Nofile).maximum };
     let usual = rustix::process::prlimit(server, Resource::Nofile, none).unwrap();
     let refused = ask(&large);

@@ -32,6 +32,7 @@ pub(crate) use keep::Ended;
 pub use lifecycle::Process;
 pub(crate) use record::{Idempotency, Record};
 pub use sizes::SizeChange;
+pub(crate) use sizes::SizeHistory;
 pub(crate) use spec::check_name;
 pub use spec::{
     EnvMode, IfTagExists, Limits, OnTimeout, Owner, Patch, Pty, RestartMode, RestartPolicy, Source, Spec, StdinMode,

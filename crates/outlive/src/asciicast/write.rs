@@ -50,8 +50,7 @@ impl Writer {
     }
 
     pub(crate) fn output(&mut self, at_ms: u64, bytes: &[u8], out: &mut String) {
-        let mut text = String::new();
-        self.decoder.feed(bytes, &mut text);
+        let text = self.decoder.decode(bytes);
         if !text.is_empty() {
             self.event(at_ms, code::OUTPUT, &text, out);
         }
@@ -67,10 +66,8 @@ impl Writer {
 
     /// Nothing comes any more; `status` if the program has ended.
     pub(crate) fn end(&mut self, ended: Option<(u64, i32)>, out: &mut String) {
-        let mut text = String::new();
-        self.decoder.finish(&mut text);
-        if !text.is_empty() {
-            self.event(self.latest_ms, code::OUTPUT, &text, out);
+        if let Some(last) = self.decoder.finish() {
+            self.event(self.latest_ms, code::OUTPUT, last.encode_utf8(&mut [0; 4]), out);
         }
         if let Some((at_ms, status)) = ended.filter(|_| self.version == Version::Three) {
             self.event(at_ms, code::EXIT, &status.to_string(), out);

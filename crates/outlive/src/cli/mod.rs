@@ -132,7 +132,7 @@ pub(crate) async fn execute(command: Command, connection: Connection) -> i32 {
         _ => false,
     };
     let done = match command {
-        Command::Play(play) if play.is_file() => play.from_file().await,
+        Command::Play(play) if play.is_file() => play.play_file().await,
         command => match find_server(connection) {
             Ok(endpoint) => dispatch(command, Arc::new(Client::new(endpoint))).await,
             Err(failure) => Err(failure),

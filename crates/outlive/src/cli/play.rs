@@ -58,7 +58,7 @@ impl Play {
         self.what == "-" || Path::new(&self.what).is_file()
     }
 
-    pub(crate) async fn from_file(self) -> Result<i32> {
+    pub(crate) async fn play_file(self) -> Result<i32> {
         let file: Box<dyn Read + Send> = if self.what == "-" {
             Box::new(io::stdin())
         } else {

@@ -223,7 +223,7 @@ fn events(app: App, wanted: Wanted, command: Command) -> impl Events<Item = Byte
         loop {
             match command.next(&app).await? {
                 Event::Output(stream, bytes) => {
-                    let text = decoders.of(stream).text(&bytes);
+                    let text = decoders.of(stream).decode(&bytes);
                     if !text.is_empty() {
                         let told = event(json!({ "type": text::name(stream), "data": text }));
                         return Some((told, Some((app, wanted, command, decoders))));

@@ -146,7 +146,7 @@ impl Watching {
         };
         match item {
             Item::Bytes { stream, bytes, .. } => {
-                let text = self.decoders.of(stream).text(&bytes);
+                let text = self.decoders.of(stream).decode(&bytes);
                 if text.is_empty() { Said::Nothing } else { Said::More(self.piece(text::name(stream), &text)) }
             }
             // The protocol has no word for it, and to go on as if nothing had happened would be a lie.

@@ -6,7 +6,7 @@ use outlive_core::Core;
 use outlive_core::log::{Cursor, Flow, Item, Log, Start, StreamFilter};
 use serde_json::Value;
 
-use super::super::units::Decoder;
+use crate::decoder::Decoder;
 
 /// Of the output in a part while the command runs, and in `metadata` afterwards: its end.
 pub(super) const SHOWN_BYTES: u64 = 16 * 1024;

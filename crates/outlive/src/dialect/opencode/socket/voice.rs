@@ -2,7 +2,8 @@
 
 use axum::extract::ws::Message;
 
-use crate::dialect::opencode::units::{self, Decoder, Mark};
+use crate::decoder::Decoder;
+use crate::dialect::opencode::units::{self, Mark};
 use crate::socket::{Frames, close};
 
 /// The first byte of the word about the place.

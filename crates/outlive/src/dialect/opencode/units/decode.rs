@@ -1,5 +1,4 @@
-//! Text out of a stream of bytes, as every browser makes it: one U+FFFD for each longest beginning of a character that never became one, and
-//! what may still become one is held back.
+//! How many units a stream of bytes is, decoded as every browser does it (`decoder.rs`).
 
 /// How many units of UTF-16 a text has, which is what JavaScript calls its length.
 pub(in super::super) fn units(text: &str) -> u64 {
@@ -60,48 +59,10 @@ pub(in super::super) fn continued(bytes: &[u8]) -> usize {
     bytes.iter().take(MOST).take_while(|byte| **byte & 0xc0 == 0x80).count()
 }
 
-/// Decodes piece by piece.
-#[derive(Clone, Debug, Default)]
-pub(in super::super) struct Decoder {
-    /// The beginning of a character, at most three bytes.
-    held: Vec<u8>,
-}
-
-impl Decoder {
-    pub(in super::super) fn decode(&mut self, bytes: &[u8]) -> String {
-        if self.held.is_empty() {
-            return self.take(bytes);
-        }
-        let mut joined = std::mem::take(&mut self.held);
-        joined.extend_from_slice(bytes);
-        self.take(&joined)
-    }
-
-    fn take(&mut self, bytes: &[u8]) -> String {
-        let mut text = String::with_capacity(bytes.len());
-        let mut at = 0;
-        for chunk in bytes.utf8_chunks() {
-            text.push_str(chunk.valid());
-            let invalid = chunk.invalid();
-            at += chunk.valid().len() + invalid.len();
-            if at == bytes.len() && has_begun(invalid) {
-                self.held = invalid.to_vec();
-            } else if !invalid.is_empty() {
-                text.push(char::REPLACEMENT_CHARACTER);
-            }
-        }
-        text
-    }
-
-    /// Nothing more comes.
-    pub(in super::super) fn finish(&mut self) -> Option<char> {
-        (!std::mem::take(&mut self.held).is_empty()).then_some(char::REPLACEMENT_CHARACTER)
-    }
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::decoder::Decoder;
 
     fn all_at_once(bytes: &[u8]) -> String {
         let mut decoder = Decoder::default();
@@ -111,24 +72,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_replaced_as_browsers_do() {
-        for (bytes, expected) in [
-            (&b"\xe2\x82A"[..], "\u{fffd}A"),
-            (b"\xf0\x9f\x98B", "\u{fffd}B"),
-            (b"\xed\xa0\x80", "\u{fffd}\u{fffd}\u{fffd}"),
-            (b"\xc0\x80", "\u{fffd}\u{fffd}"),
-            (b"\xf4\x90\x80\x80", "\u{fffd}\u{fffd}\u{fffd}\u{fffd}"),
-            (b"a\xf0\x9f", "a\u{fffd}"),
-            ("ABé€😀Z".as_bytes(), "ABé€😀Z"),
-        ] {
-            assert_eq!(all_at_once(bytes), expected, "{bytes:x?}");
-            for cut in 0..=bytes.len() {
-                let mut decoder = Decoder::default();
-                let mut text = decoder.decode(&bytes[..cut]) + &decoder.decode(&bytes[cut..]);
-                text.extend(decoder.finish());
-                assert_eq!(text, expected, "{bytes:x?} cut at {cut}");
-            }
-        }
+    fn units_are_what_javascript_counts() {
         assert_eq!(units("ABé€😀Z"), 7);
     }
 

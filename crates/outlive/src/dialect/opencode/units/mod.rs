@@ -18,7 +18,7 @@ mod marks;
 mod place;
 mod track;
 
-pub(super) use self::decode::{Decoder, continued, units as count};
+pub(super) use self::decode::{continued, units as count};
 pub(super) use self::marks::Mark;
 pub(super) use self::place::Wanted;
 pub(super) use self::track::{Trackers, take_over, watch_removals};

@@ -128,8 +128,9 @@ fn walk(log: &impl Readable, start: Mark, until: u64) -> Mark {
 #[cfg(test)]
 mod tests {
     use super::super::decode::tests::mixed;
-    use super::super::decode::{Decoder, units};
+    use super::super::decode::units;
     use super::*;
+    use crate::decoder::Decoder;
 
     /// A log that was trimmed, read in pieces of a size.
     struct Trimmed {
