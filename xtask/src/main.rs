@@ -25,6 +25,7 @@ mod stages;
 mod suites;
 mod tally;
 mod tree;
+mod web;
 
 use std::error::Error;
 use std::process::ExitCode;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::repo::Repo;
 use crate::tally::Tally;
-use crate::{Result, browser, conformance, deny, dist, run, suites};
+use crate::{Result, browser, conformance, deny, dist, run, suites, web};
 
 /// A cold build of the whole workspace on two slow cores takes a few minutes.
 pub(crate) const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
@@ -38,6 +38,7 @@ const STAGES: &[Stage] = &[
     stage("crash", true, false, |repo, _| suites::crash(repo)),
     stage("dist", true, true, |repo, _| dist::stage(repo)),
     stage("conformance", true, false, |repo, _| conformance::stage(repo)),
+    stage("web", true, false, |repo, _| web::stage(repo)),
     Stage { exists: browser::exists, ..stage("browser", true, false, |repo, _| browser::stage(repo)) },
 ];
 

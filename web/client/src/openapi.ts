@@ -260,7 +260,7 @@ export interface paths {
         delete: operations["deleteProcess"];
         options?: never;
         head?: never;
-        /** Change tag, label, annotations or size policy. */
+        /** Change tag, label, annotations or size policy; and for the next start, variables and whether it is on a terminal. */
         patch: operations["patchProcess"];
         trace?: never;
     };
@@ -426,7 +426,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Send a signal to the whole tree. */
+        /** Send a signal to the whole tree, or to the foreground of its terminal. */
         post: operations["postProcessSignal"];
         delete?: never;
         options?: never;
@@ -754,6 +754,23 @@ export interface paths {
         put?: never;
         /** Replace server and holder by the binary on disk; processes and connections waiting to be accepted are kept. */
         post: operations["postUpgrade"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/wait": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Wait until a port of this machine answers, whoever listens there. */
+        post: operations["postWait"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1185,9 +1202,37 @@ export interface components {
             annotations?: {
                 [key: string]: string | null;
             };
+            /** @description Merged into the variables of the next start; `null` removes one of the server's. */
+            env?: {
+                [key: string]: string | null;
+            };
             label?: string | null;
+            pty?: components["schemas"]["Pty"] | null;
             sizePolicy?: components["schemas"]["SizePolicy"] | null;
             tag?: string | null;
+        };
+        PortRequest: {
+            /**
+             * Format: int64
+             * @description How often it is tried; 250 if absent.
+             */
+            intervalMs?: number | null;
+            /** @description Ask for this over HTTP; absent: that somebody takes the connection is enough. */
+            path?: string | null;
+            /** Format: int32 */
+            port: number;
+            /**
+             * Format: int32
+             * @description 399 if absent.
+             */
+            statusMax?: number | null;
+            /**
+             * Format: int32
+             * @description Of the answer over HTTP; 200 if absent.
+             */
+            statusMin?: number | null;
+            /** Format: int64 */
+            timeoutMs?: number | null;
         };
         /** @description What went wrong. `code` is stable; `detail` says what to do. */
         Problem: {
@@ -1365,6 +1410,8 @@ export interface components {
             source?: components["schemas"]["Source"] | null;
             stdin?: string | null;
             stdinEncoding?: string | null;
+            /** @description Answer with server-sent events while it runs: `stdout`, `stderr`, `gap`, and at last `end` or `error`. */
+            stream?: boolean;
             /** Format: int64 */
             timeoutMs?: number | null;
             user?: string | null;
@@ -1455,6 +1502,8 @@ export interface components {
         /** @enum {string} */
         SessionStatus: "starting" | "idle" | "busy" | "exited";
         SignalRequest: {
+            /** @description Only to those in the foreground of its terminal, as Ctrl-C would. */
+            foreground?: boolean;
             /** @description A name such as `SIGINT` or `INT`, or a number. */
             signal: string;
         };
@@ -1499,6 +1548,8 @@ export interface components {
              * @description Bytes of output that are kept.
              */
             maxLogBytes?: number | null;
+            /** @description On pipes: stderr is stdout, so that what is written to both is kept in the order in which it was written. */
+            mergeStderr?: boolean;
             noNewPrivileges?: boolean;
             owner?: components["schemas"]["Owner"];
             pty?: components["schemas"]["Pty"] | null;
@@ -2189,6 +2240,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RunResponse"];
+                    "text/event-stream": string;
                 };
             };
             503: {
@@ -2382,6 +2434,8 @@ export interface operations {
                 framing?: string;
                 cols?: number;
                 rows?: number;
+                /** @description Send at most this many bytes beyond the last `ack`; absent: as many as the connection takes. */
+                window?: number;
             };
             header?: never;
             path: {
@@ -3529,6 +3583,37 @@ export interface operations {
                 };
                 content: {
                     "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    postWait: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PortRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WaitResponse"];
                 };
             };
             "4XX": {
