@@ -87,7 +87,7 @@ test('no more is under way than the reader can take', async () => {
   class Counting extends WebSocket {
     constructor(url) {
       super(url);
-      this.on('message', (data, isBinary) => (arrived += isBinary ? data.length : 0));
+      this.on('message', (data, isBinary) => (arrived += isBinary ? data.byteLength : 0));
     }
   }
   const flood = await outlive.start({ command: 'head -c 3000000 /dev/zero | tr "\\0" x', shell: true, tty: true });
