@@ -2,7 +2,10 @@
 // outlive's own API, and facts to wait for.
 
 import assert from 'node:assert/strict';
+import { rmSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import './workers.mjs';
 import { WebSocket } from 'ws';
 
@@ -15,6 +18,12 @@ const { SandboxAddon } = await import('@cloudflare/sandbox/xterm');
 const { CloudflareSandboxClient } = await import('@openai/agents-extensions/sandbox/cloudflare');
 
 export { WebSocket };
+
+/** A shell that runs no start-up files of whoever started the server, as a part of a query. */
+const shell = join(tmpdir(), `outlive-conformance-shell-${process.pid}`);
+writeFileSync(shell, '#!/bin/sh\nexec bash --norc\n', { mode: 0o755 });
+process.on('exit', () => rmSync(shell, { force: true }));
+export const PLAIN = `shell=${shell}`;
 export const STATELESS = '__DISABLE_SESSION__';
 /** Longer than anything should take, even on a busy machine. */
 const PATIENCE_MS = 20_000;
@@ -76,7 +85,7 @@ export class Context {
   // ---- the terminal
 
   /** A terminal as xterm.js is one to the addon, connected. `url` may be another socket of that kind. */
-  addon({ sessionId = this.session('pty'), url, size = [80, 24], query = '', ...options } = {}) {
+  addon({ sessionId = this.session('pty'), url, size = [80, 24], query = `&${PLAIN}`, ...options } = {}) {
     const screen = new Screen(...size);
     const states = [];
     const addon = new SandboxAddon({

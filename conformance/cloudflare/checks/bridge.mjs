@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { check } from '../../_shared/frame.mjs';
 import { early, quiet } from '../early.mjs';
-import { eventually, fresh, mark, numbers, open, printNumbers, within } from '../support.mjs';
+import { PLAIN, eventually, fresh, mark, numbers, open, printNumbers, within } from '../support.mjs';
 
 check('bridge_is_there_and_describes_itself', async (t) => {
   assert.deepEqual((await t.raw('GET', '/health')).json, { ok: true });
@@ -163,7 +163,7 @@ check('bridge_delete_stops_what_the_sandbox_started', async (t) => {
   await begin(id, name, { 'session-id': 's' });
   const keeper = await begin(other, kept);
   t.atEnd.push(() => keeper.request.destroy());
-  const pty = await t.socket(`${t.ws}/v1/sandbox/${id}/pty`);
+  const pty = await t.socket(`${t.ws}/v1/sandbox/${id}/pty?${PLAIN}`);
   await pty.told('ready');
   pty.say(Buffer.from(`exec -a ${name} sleep 300\n`));
   await eventually('all of them', async () => (await t.living(name)) === 3 && (await t.living(kept)) === 1);
@@ -202,7 +202,7 @@ early('bridge_terminal_of_the_client', async (t) => {
 // There, all of them share one shell, and mix what they print.
 check('bridge_terminals_without_a_session_are_apart', async (t) => {
   const id = await t.sandboxId();
-  const both = await Promise.all([1, 2].map(() => t.socket(`${t.ws}/v1/sandbox/${id}/pty?cols=90&rows=30`)));
+  const both = await Promise.all([1, 2].map(() => t.socket(`${t.ws}/v1/sandbox/${id}/pty?cols=90&rows=30&${PLAIN}`)));
   for (const [n, { told, say }] of both.entries()) {
     await told('ready');
     say(Buffer.from(`stty -echo; WHO=${n}; sleep 0.3; echo i am $WHO; stty size\n`));
@@ -215,7 +215,7 @@ check('bridge_terminals_without_a_session_are_apart', async (t) => {
 
 check('bridge_terminal_ends_some_time_after_its_socket', async (t) => {
   const id = await t.sandboxId();
-  const { told, socket } = await t.socket(`${t.ws}/v1/sandbox/${id}/pty`);
+  const { told, socket } = await t.socket(`${t.ws}/v1/sandbox/${id}/pty?${PLAIN}`);
   await told('ready');
   const its = async () => (await t.native('GET', '/v1/processes?tty=true')).processes.find(({ annotations }) => annotations?.['cloudflare.sandbox'] === id);
   assert.equal((await its()).killAfterDetachMs, 10_000);
@@ -225,7 +225,7 @@ check('bridge_terminal_ends_some_time_after_its_socket', async (t) => {
 
 check('bridge_terminal_of_a_session_is_shared', async (t) => {
   const id = await t.sandboxId();
-  const first = await t.socket(`${t.ws}/v1/sandbox/${id}/pty?session=mine`);
+  const first = await t.socket(`${t.ws}/v1/sandbox/${id}/pty?session=mine&${PLAIN}`);
   await first.told('ready');
   first.say(Buffer.from('V=shared; echo o""k\n'));
   await first.bytes.until('ok');

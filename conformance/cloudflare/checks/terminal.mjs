@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { check } from '../../_shared/frame.mjs';
 import { early } from '../early.mjs';
-import { eventually, numbers, printNumbers, within } from '../support.mjs';
+import { PLAIN, eventually, numbers, printNumbers, within } from '../support.mjs';
 
 /** A prompt that is no part of what is looked for, and a shell that has begun to read. */
 async function shell(t, options) {
@@ -48,7 +48,7 @@ check('terminal_resize_is_seen_by_the_program', async (t) => {
 });
 
 check('terminal_size_at_birth', async (t) => {
-  const { bytes, say, told } = await t.socket(`${t.ws}/ws/pty?sessionId=${t.session()}&cols=99&rows=33`);
+  const { bytes, say, told } = await t.socket(`${t.ws}/ws/pty?sessionId=${t.session()}&cols=99&rows=33&${PLAIN}`);
   await told('ready');
   say(Buffer.from('stty size\n'));
   await bytes.until('33 99');
@@ -58,7 +58,7 @@ check('terminal_replay_comes_before_ready', async (t) => {
   const { screen, sessionId } = await shell(t);
   screen.type('echo from be""fore\n');
   await screen.seen.until('from before');
-  const again = await t.socket(`${t.ws}/ws/pty?sessionId=${sessionId}`);
+  const again = await t.socket(`${t.ws}/ws/pty?sessionId=${sessionId}&${PLAIN}`);
   await again.told('ready');
   assert.equal(again.frames[0], 'binary');
   assert.equal(again.frames.at(-1).type, 'ready');
@@ -138,7 +138,7 @@ early('terminal_exit_is_told_and_the_addon_comes_to_rest', async (t) => {
 });
 
 check('terminal_exit_by_signal_and_close_code', async (t) => {
-  const { say, told, closed, frames } = await t.socket(`${t.ws}/ws/pty?sessionId=${t.session()}`);
+  const { say, told, closed, frames } = await t.socket(`${t.ws}/ws/pty?sessionId=${t.session()}&${PLAIN}`);
   await told('ready');
   say(Buffer.from('kill -9 $$\n'));
   assert.equal(await within(10_000, 'the close', closed), 1000);
@@ -187,7 +187,7 @@ check('terminal_of_another_shell', async (t) => {
 });
 
 check('terminal_frames_that_make_no_sense', async (t) => {
-  const { say, told, frames, bytes, socket } = await t.socket(`${t.ws}/ws/pty?sessionId=${t.session()}`);
+  const { say, told, frames, bytes, socket } = await t.socket(`${t.ws}/ws/pty?sessionId=${t.session()}&${PLAIN}`);
   await told('ready');
   const messages = () => frames.filter(({ type }) => type === 'error').map(({ message }) => message);
   say('nonsense');
@@ -211,7 +211,7 @@ check('terminal_refusals_are_plain_http', async (t) => {
 });
 
 check('terminal_input_before_ready_is_taken', async (t) => {
-  const { socket, bytes } = await t.socket(`${t.ws}/ws/pty?sessionId=${t.session()}`);
+  const { socket, bytes } = await t.socket(`${t.ws}/ws/pty?sessionId=${t.session()}&${PLAIN}`);
   socket.send(Buffer.from('echo ea""rly\n'));
   await bytes.until('early');
 });
@@ -237,7 +237,7 @@ check('terminal_23_megabytes_exactly', async (t) => {
 
 early('terminal_stalled_viewer_stops_nobody', async (t) => {
   const { screen, sessionId } = await shell(t);
-  const stalled = await t.socket(`${t.ws}/ws/pty?sessionId=${sessionId}`, { reads: false });
+  const stalled = await t.socket(`${t.ws}/ws/pty?sessionId=${sessionId}&${PLAIN}`, { reads: false });
   const other = await shell(t);
   screen.type(`stty -onlcr; ${printNumbers(30_000_000)}; printf ':do''ne'\n`);
   const begun = Date.now();
