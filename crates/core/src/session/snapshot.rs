@@ -33,6 +33,9 @@ const STATE: &str = "state";
 const COMMAND: &str = "command";
 const SCRIPT: &str = "script";
 
+/// Of a command, for who looks at the list: an annotation is not the place for a whole script.
+const SHOWN_CHARACTERS: usize = 1000;
+
 /// Annotation of a process that ends with its session.
 const KILL_WITH_SESSION: &str = "outlive.killWithSession";
 
@@ -58,7 +61,7 @@ impl Core {
         let shell = session.shell();
         let of_session = shell.spec();
         let kind = Shell::find(Some(&of_session.command), None)?;
-        let annotation = spec.command.clone();
+        let annotation = spec.command.chars().take(SHOWN_CHARACTERS).collect();
         spec.annotations.entry("outlive.command".to_owned()).or_insert(annotation);
         if start.kill_with_session {
             spec.annotations.insert(KILL_WITH_SESSION.to_owned(), session.id.clone());

@@ -67,6 +67,18 @@ fn a_process_could_not_begin_when_its_session_ended_at_once() {
 }
 
 #[test]
+fn a_long_command_was_refused() {
+    let outlive = outlive();
+    let session = Session::new(&outlive, Shell::Bash);
+    let command = format!("echo begin; : '{}'; echo end", "\u{e9}".repeat(10_000));
+    let answer = outlive.post(&session.path("/processes"), &json!({ "command": command }));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let id = answer.json["id"].as_str().unwrap();
+    outlive.wait_exit(id);
+    assert_eq!(outlive.output(id), b"begin\nend\n");
+}
+
+#[test]
 fn a_retried_start_was_a_conflict() {
     let outlive = outlive();
     let session = Session::new(&outlive, Shell::Bash);
