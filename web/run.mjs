@@ -2,7 +2,7 @@
 // The last line is `N passed, M failed`.
 
 import { spawnSync } from 'node:child_process';
-import { readFileSync, rmSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { run } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -35,7 +35,8 @@ const built = tool('tsc', '-p', 'client/tsconfig.json');
 check('client_builds', built.ok, built.why);
 
 if (built.ok) {
-  const files = ['attach', 'calls'].map((name) => join(here, `client/test/${name}.test.mjs`));
+  const tests = join(here, 'client/test');
+  const files = readdirSync(tests).filter((name) => name.endsWith('.test.mjs')).map((name) => join(tests, name));
   // The event of a file stands for a process that could not be run; those of its tests come by themselves.
   const isTest = ({ details, name }) => details.type !== 'suite' && !name.endsWith('.mjs');
   const ended = run({ files, concurrency: true, timeout: 60_000 });

@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn quick_leaves_out_the_slow_ones() {
         let quick = wanted(&only(&[], true));
-        for slow in ["crash", "conformance", "browser"] {
+        for slow in ["crash", "conformance", "web", "browser"] {
             assert!(!quick.contains(&slow), "{slow}");
         }
         assert!(quick.contains(&"integration"));

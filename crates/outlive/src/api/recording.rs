@@ -180,8 +180,10 @@ fn pieces(telling: Telling) -> impl Stream<Item = std::io::Result<Bytes>> {
                 None if !telling.piece.is_empty() => break,
                 None => tokio::select! {
                     item = telling.cursor.next() => item,
-                    () = telling.process.until_removed() => return None,
                     // Cut off, it cannot be mistaken for complete.
+                    () = telling.process.until_removed() => {
+                        return Some((Err(std::io::Error::other("the process was deleted")), None));
+                    }
                     () = telling.app.ended() => {
                         return Some((Err(std::io::Error::other("the server is being replaced")), None));
                     }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{Version, code};
 
-/// Size of the terminal that a recording was made in.
+/// What the first line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) version: Version,

@@ -64,7 +64,7 @@ impl Writer {
         self.event(at_ms, code::MARKER, text, out);
     }
 
-    /// Nothing comes any more; `status` if the program has ended.
+    /// Nothing comes any more; `ended` says when the program has, and with which status.
     pub(crate) fn end(&mut self, ended: Option<(u64, i32)>, out: &mut String) {
         if let Some(last) = self.decoder.finish() {
             self.event(self.latest_ms, code::OUTPUT, last.encode_utf8(&mut [0; 4]), out);

@@ -92,7 +92,7 @@ impl Play {
                 Some(Event::Other(after)) => (after, String::new()),
                 None => continue,
             };
-            let pause = after.min(self.idle.unwrap_or(Duration::MAX)).div_f64(self.speed.max(f64::MIN_POSITIVE));
+            let pause = slowed(after.min(self.idle.unwrap_or(Duration::MAX)), self.speed);
             if let Some(ending) = wait(pause, &mut signals).await {
                 break ending;
             }
@@ -103,6 +103,11 @@ impl Play {
         output::terminal(&modes.undo());
         Ok(code)
     }
+}
+
+/// Longer than anybody waits, if it is longer than can be said.
+fn slowed(pause: Duration, speed: f64) -> Duration {
+    Duration::try_from_secs_f64(pause.as_secs_f64() / speed).unwrap_or(Duration::MAX)
 }
 
 /// The exit code, if a signal came.
@@ -174,5 +179,17 @@ impl Lines {
             }
             self.rest.extend_from_slice(&piece);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_speed_near_nothing_panicked() {
+        assert_eq!(slowed(Duration::from_secs(3), 2.0), Duration::from_millis(1500));
+        assert_eq!(slowed(Duration::from_secs(1), 1e-300), Duration::MAX);
+        assert_eq!(slowed(Duration::ZERO, f64::MIN_POSITIVE), Duration::ZERO);
     }
 }

@@ -20,8 +20,8 @@ pub(crate) struct Record {
     /// Where to; - is stdout
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Of the format: 2 or 3
-    #[arg(long = "format", value_name = "VERSION", default_value = "2", value_parser = ["2", "3"])]
+    /// Version of the asciicast format
+    #[arg(long = "format", value_name = "2|3", default_value = "2", value_parser = ["2", "3"])]
     version: String,
     /// Begin at this byte of its output
     #[arg(long, value_name = "OFFSET")]

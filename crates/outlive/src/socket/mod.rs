@@ -10,6 +10,10 @@
 //! reading half has to say goes through a short queue to the writing half. Nothing else is buffered: the
 //! writing half pulls from the log when the client takes more.
 
+mod asked;
+mod credit;
+mod flood;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -24,6 +28,9 @@ use outlive_core::log::{Cursor, Exit, Item, Stream};
 use outlive_core::process::Process;
 use tokio::sync::mpsc;
 
+use self::asked::Asked;
+use self::credit::Credit;
+use self::flood::Flood;
 use crate::api::App;
 use crate::settings::Limits;
 
@@ -79,8 +86,14 @@ pub(crate) trait Speech: Send + Sync {
     fn window(&self) -> Option<u64> {
         None
     }
-    fn became_live(&self) -> Option<Message>;
-    fn resized(&self, size: Option<Size>) -> Option<Message>;
+    /// It reads too slowly: from here on the program does not wait.
+    fn became_live(&self) -> Option<Message> {
+        None
+    }
+    fn resized(&self, size: Option<Size>) -> Option<Message> {
+        let _ = size;
+        None
+    }
     /// The frames at the end, the close frame last.
     fn exit(&self, exit: &Exit) -> Vec<Message>;
     fn deleted(&self) -> Message;
@@ -202,88 +215,6 @@ fn is_too_large(error: &axum::Error) -> bool {
     use tokio_tungstenite::tungstenite::Error;
     let inner = std::error::Error::source(error).and_then(|inner| inner.downcast_ref());
     matches!(inner, Some(Error::Capacity(_)))
-}
-
-/// Pings in the midst of the output, whose answers tell how much has arrived: what is in flight when a connection
-/// breaks is lost with it, and the client will come back for it. They spare clients acknowledgements of their own.
-#[derive(Default)]
-struct Asked {
-    at: u64,
-    /// The client acknowledges by itself, and knows better.
-    needless: bool,
-}
-
-impl Asked {
-    /// How often: so that what is not known to have arrived stays a small part of the ring.
-    const PARTS: u64 = 8;
-
-    fn ping(&mut self, cursor: &Cursor) -> Option<Message> {
-        let due = self.at + cursor.log().window() / Self::PARTS;
-        if self.needless || !cursor.is_lossless() || cursor.offset() < due {
-            return None;
-        }
-        self.at = cursor.offset();
-        Some(Message::Ping(Bytes::copy_from_slice(&self.at.to_be_bytes())))
-    }
-
-    fn offset_of(answer: &Message) -> Option<u64> {
-        let Message::Pong(bytes) = answer else { return None };
-        Some(u64::from_be_bytes(bytes.as_ref().try_into().ok()?))
-    }
-}
-
-/// In the midst of a flood, a moment of rest gathers what would come in hundreds of small pieces. The first bytes after
-/// silence, and what a person types, never wait.
-struct Flood {
-    since: Instant,
-    from: u64,
-    is_on: bool,
-}
-
-impl Flood {
-    /// How long a look at the rate takes.
-    const LOOK: Duration = Duration::from_millis(10);
-    /// After as long, what was before says nothing.
-    const SILENCE: Duration = Duration::from_millis(50);
-    /// What makes a flood of it in that time.
-    const BYTES: u64 = 128 << 10;
-    const REST: Duration = Duration::from_millis(1);
-    /// A smaller log would be full before the rest is over, and the program would wait.
-    const LEAST_WINDOW: u64 = 1 << 20;
-
-    fn new(offset: u64) -> Self {
-        Self { since: Instant::now(), from: offset, is_on: false }
-    }
-
-    /// How long to wait before what comes next is taken.
-    fn rest(&mut self, cursor: &Cursor) -> Option<Duration> {
-        self.look(cursor.offset(), self.since.elapsed());
-        (self.is_on && cursor.log().window() >= Self::LEAST_WINDOW).then_some(Self::REST)
-    }
-
-    fn look(&mut self, offset: u64, passed: Duration) {
-        if passed < Self::LOOK {
-            return;
-        }
-        let bytes = offset.saturating_sub(self.from);
-        let is_on = passed < Self::SILENCE && bytes >= Self::BYTES;
-        *self = Self { since: Instant::now(), from: offset, is_on };
-    }
-}
-
-/// How much more may be sent to a client that says how much it can take. A browser takes everything from its connection, however much it
-/// has not shown yet.
-struct Credit {
-    window: Option<u64>,
-    acknowledged: u64,
-}
-
-impl Credit {
-    fn room(&self, offset: u64) -> usize {
-        let Some(window) = self.window else { return FRAME_BYTES };
-        let under_way = offset.saturating_sub(self.acknowledged);
-        usize::try_from(window.saturating_sub(under_way)).unwrap_or(FRAME_BYTES).min(FRAME_BYTES)
-    }
 }
 
 struct Writer<'a, S> {
@@ -460,36 +391,4 @@ impl<S: Speech> Writer<'_, S> {
 
 async fn resized(process: &Process, from: Option<Size>) -> Option<Size> {
     process.until(|process| Some(process.size()).filter(|size| *size != from)).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_more_is_under_way_than_a_client_can_take() {
-        let mut credit = Credit { window: Some(100_000), acknowledged: 5 };
-        assert_eq!(credit.room(5), FRAME_BYTES);
-        assert_eq!(credit.room(100_000), 5);
-        assert_eq!(credit.room(100_005), 0);
-        assert_eq!(credit.room(100_006), 0);
-        credit.acknowledged = 1_000;
-        assert_eq!(credit.room(100_005), 995);
-        credit.window = None;
-        assert_eq!(credit.room(u64::MAX), FRAME_BYTES);
-    }
-
-    #[test]
-    fn only_what_comes_in_masses_waits() {
-        let mut flood = Flood::new(0);
-        let ms = Duration::from_millis;
-        flood.look(10_000_000, ms(5));
-        assert!(!flood.is_on, "too early to tell");
-        flood.look(10_000_000, ms(10));
-        assert!(flood.is_on);
-        flood.look(10_000_100, ms(12));
-        assert!(!flood.is_on, "a person types");
-        flood.look(20_000_000, ms(2_000));
-        assert!(!flood.is_on, "the first after silence");
-    }
 }
