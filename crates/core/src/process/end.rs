@@ -15,6 +15,8 @@ use crate::holder_link::Ending;
 use crate::journal::Change;
 use crate::{Error, Result, lock};
 
+const HUP: u8 = 1;
+const TERM: u8 = 15;
 /// A process that ran this long has recovered: its restart delay begins anew.
 const STEADY_MS: u64 = 60_000;
 const LONGEST_RESTART_DELAY_MS: u64 = 60_000;
@@ -138,10 +140,19 @@ impl Process {
 
     /// TERM to the tree now, KILL after `grace`; returns at the exit, or after `wait`.
     pub async fn stop(self: &Arc<Self>, grace: Duration, wait: Duration) -> Result<()> {
+        self.stop_by(TERM, grace, wait).await
+    }
+
+    /// As when the line of a terminal is cut: HUP, which interactive shells heed (they ignore TERM), and KILL after `grace`.
+    pub async fn hang_up(self: &Arc<Self>, grace: Duration, wait: Duration) -> Result<()> {
+        self.stop_by(HUP, grace, wait).await
+    }
+
+    async fn stop_by(self: &Arc<Self>, signal: u8, grace: Duration, wait: Duration) -> Result<()> {
         if self.settled(Command::Stop).await? == Decision::Stop {
             self.want_stop(false);
             let kill_at = clock::boot_ms().saturating_add(grace.as_millis() as u64);
-            let ending = self.services.link.end(self.key, 15, kill_at, Cause::Stopped);
+            let ending = self.services.link.end(self.key, signal, kill_at, Cause::Stopped);
             crate::hooks::reach("between_term_and_kill");
             self.await_end(ending, wait).await?;
         } else if self.is_over() && self.spec().restart.mode != RestartMode::Never {
