@@ -605,9 +605,11 @@ fn hopping(shared: &Shared, dies: bool) -> u64 {
             None => panic!("there are free slots"),
         }
         let mut offset = wanted.max(log.tail());
-        for _ in 0..3 {
+        // A writer that has looked for holds already takes one more piece: who comes for the oldest byte may be told of a gap once.
+        let is_oldest = offset != wanted;
+        for turn in 0..3 {
             let (next, gap) = step(&log, offset, PIECE);
-            assert!(!gap, "held bytes are gone: {offset}..{next}");
+            assert!(!gap || (is_oldest && turn == 0), "held bytes are gone: {offset}..{next}");
             offset = next;
             assert!(
                 log.advance_hold(token, wanted, offset).is_some_and(|resume| {
