@@ -13,7 +13,7 @@ use outlive_core::observe;
 use serde_json::{Value, json};
 
 use super::error::Failure;
-use super::event;
+use super::events::event;
 use crate::api::App;
 
 const WATCH_EVERY: Duration = Duration::from_secs(2);

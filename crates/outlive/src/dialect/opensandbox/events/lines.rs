@@ -7,12 +7,12 @@
 const LONGEST_LINE: usize = 16 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(in super::super) enum Shape {
     Lines,
     AsPrinted,
 }
 
-pub(super) struct Splitter {
+pub(in super::super) struct Splitter {
     shape: Shape,
     held: Vec<u8>,
     /// The last byte was a CR: a LF belongs to it.
@@ -21,21 +21,21 @@ pub(super) struct Splitter {
 
 /// One event's worth.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Part<'a> {
-    pub(super) text: &'a str,
+pub(in super::super) struct Part<'a> {
+    pub(in super::super) text: &'a str,
     /// The offset behind it.
-    pub(super) end: u64,
+    pub(in super::super) end: u64,
     /// It goes on in the next one.
-    pub(super) partial: bool,
+    pub(in super::super) partial: bool,
 }
 
 impl Splitter {
-    pub(super) fn new(shape: Shape) -> Self {
+    pub(in super::super) fn new(shape: Shape) -> Self {
         Self { shape, held: Vec::new(), after_cr: false }
     }
 
     /// Takes bytes whose first one is at `offset`.
-    pub(super) fn feed(&mut self, bytes: &[u8], offset: u64, mut emit: impl FnMut(Part<'_>)) {
+    pub(in super::super) fn feed(&mut self, bytes: &[u8], offset: u64, mut emit: impl FnMut(Part<'_>)) {
         match self.shape {
             Shape::Lines => self.feed_lines(bytes, offset, &mut emit),
             Shape::AsPrinted => {
@@ -46,7 +46,7 @@ impl Splitter {
     }
 
     /// Nothing more will come: gives what was held back.
-    pub(super) fn finish(&mut self, end: u64, mut emit: impl FnMut(Part<'_>)) {
+    pub(in super::super) fn finish(&mut self, end: u64, mut emit: impl FnMut(Part<'_>)) {
         let held = std::mem::take(&mut self.held);
         if !held.is_empty() {
             emit(Part { text: &String::from_utf8_lossy(&held), end, partial: false });

@@ -17,12 +17,13 @@ use outlive_core::log::{Cursor, Flow, Item, Log, Start, StreamFilter};
 use outlive_core::process::Process;
 use serde::Deserialize;
 
-use super::asked::{Asked, Named};
+use super::super::asked::{Asked, Named};
+use super::super::error::Failure;
+use super::super::ids;
 use super::channels::{Channels, REPLAY_HEAD, replay_frame};
 use super::control::{self, Hand};
-use super::error::Failure;
 use super::lease::Lease;
-use super::{ids, pty};
+use super::rest;
 use crate::access::Grant;
 use crate::api::App;
 use crate::api::problem::Problem;
@@ -35,7 +36,7 @@ const REPLAY_BYTES: usize = (1 << 20) - REPLAY_HEAD;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]
-pub(super) struct SocketQuery {
+pub(in super::super) struct SocketQuery {
     /// `0`: on pipes, if this connection starts it.
     pty: Option<String>,
     since: Option<String>,
@@ -54,7 +55,7 @@ pub(super) fn allowed(grant: &Grant, process: &str, role: Role) -> Result<(), Fa
     grant.role_at(process, Some(role)).map(drop).map_err(|refusal| Problem::from(refusal).into())
 }
 
-pub(super) async fn attach(
+pub(in super::super) async fn attach(
     State(app): State<App>,
     Named(id): Named<String>,
     Asked(query): Asked<SocketQuery>,
@@ -105,7 +106,7 @@ impl Client {
 
     async fn hold(self, socket: WebSocket, lease: Lease, on_pipes: bool) {
         let (is_running, before) = (self.process.is_running(), self.process.info().output_end);
-        if let Err(error) = pty::start(&self.app, &self.process, on_pipes).await {
+        if let Err(error) = rest::start(&self.app, &self.process, on_pipes).await {
             // Free for the next try, however long this client takes to hear of it.
             drop(lease);
             return refuse(socket, "START_FAILED", &error).await;

@@ -150,7 +150,7 @@ fn understand(frame: &str) -> Wish {
 }
 
 #[cfg(any(fuzzing, test))]
-pub(super) fn fuzz(frame: &str) {
+pub(in super::super) fn fuzz(frame: &str) {
     let _ = understand(frame);
 }
 
