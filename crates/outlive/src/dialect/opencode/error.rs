@@ -75,12 +75,37 @@ impl Failure {
         Self::BadRequest { part: Part::Payload, message, field: Some(field.to_owned()) }
     }
 
+    /// Something in the path that is no id of its kind.
+    pub(super) fn no_id(name: &str, prefix: &str, got: &str) -> Self {
+        let got = quote(got);
+        Self::bad(Part::Params, format!("Expected a string starting with {prefix:?}, got {got:?}\n  at [{name:?}]"))
+    }
+
     pub(super) fn no_terminal(id: &str) -> Self {
         Self::NoTerminal { id: quote(id) }
     }
 
     pub(super) fn no_session(id: &str) -> Self {
         Self::NoSession { id: quote(id) }
+    }
+
+    pub(super) fn no_message(id: &str) -> Self {
+        Self::NoMessage { id: quote(id) }
+    }
+
+    pub(super) fn too_many_tickets() -> Self {
+        let message = "too many tickets wait to be used: try again in a minute".to_owned();
+        Error::Exhausted { code: "too_many_tickets", message }.into()
+    }
+
+    pub(super) fn too_many_sessions(most: usize) -> Self {
+        let message = format!("{most} sessions are busy; wait until one has ended");
+        Error::Exhausted { code: "too_many_sessions", message }.into()
+    }
+
+    /// The task of a command has failed, and nobody knows how far it came.
+    pub(super) fn broken_off() -> Self {
+        Error::conflict("broken_off", "the command was broken off").into()
     }
 
     pub(super) fn on(self, surface: Surface) -> Response {
@@ -121,6 +146,11 @@ fn named(name: &str, status: StatusCode, message: &str) -> (StatusCode, Value) {
     (status, json!({ "name": name, "data": { "message": message } }))
 }
 
+/// Whatever has no name of its own, in an answer or an event.
+pub(super) fn unknown(message: &str) -> Value {
+    json!({ "name": "UnknownError", "data": { "message": message } })
+}
+
 fn bad_request(kind: &str, message: &str) -> (StatusCode, Value) {
     (StatusCode::BAD_REQUEST, json!({ "name": "BadRequest", "data": { "message": message, "kind": kind } }))
 }
@@ -145,7 +175,7 @@ pub(super) fn in_words(problem: Problem) -> Response {
             let (_, body) = bad_request(part.name(), detail);
             (status, body)
         }
-        status => named("UnknownError", status, detail),
+        status => (status, unknown(detail)),
     };
     let mut response = (status, Json(body)).into_response();
     if status == StatusCode::UNAUTHORIZED {

@@ -14,7 +14,7 @@ use outlive_core::process::Process;
 pub(super) use self::remove::go_on_removing;
 pub(super) use self::seen::Seen;
 pub(super) use self::shells::{default_shell, name as shell_name, shells};
-use super::error::{Failure, Part};
+use super::error::Failure;
 use super::id;
 use super::scope::Scope;
 use crate::api::App;
@@ -30,11 +30,7 @@ const MOST_EXITED: usize = 25;
 /// The terminal with this id, also one that has ended.
 pub(super) fn find(app: &App, scope: &Scope, id: &str) -> Result<Arc<Process>, Failure> {
     if !id.starts_with("pty") {
-        let message = format!(
-            "Expected a string starting with \"pty\", got {:?}\n  at [\"ptyID\"]",
-            crate::api::problem::quote(id)
-        );
-        return Err(Failure::bad(Part::Params, message));
+        return Err(Failure::no_id("ptyID", "pty", id));
     }
     let found = id::to_process(id).and_then(|id| app.core.find(&id).ok());
     let found = found.filter(|process| {

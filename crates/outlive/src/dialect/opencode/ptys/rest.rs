@@ -144,9 +144,6 @@ fn ticket(app: &App, scope: &Scope, grant: &Grant, headers: &HeaderMap, id: &str
     let role = grant.role_at(process.id(), Some(Role::Writer)).map_err(crate::api::problem::Problem::from)?;
     let ticket = Ticket { process: process.id().to_owned(), role, who: grant.who.to_string(), token: grant.token };
     let issued = app.access.tickets.issue(ticket);
-    let (ticket, valid_for) = issued.ok_or_else(|| outlive_core::Error::Exhausted {
-        code: "too_many_tickets",
-        message: "too many tickets wait to be used: try again in a minute".into(),
-    })?;
+    let (ticket, valid_for) = issued.ok_or_else(Failure::too_many_tickets)?;
     Ok(json!({ "ticket": ticket, "expires_in": valid_for.as_secs() }))
 }

@@ -134,11 +134,7 @@ fn say(app: &App, kind: &'static str, session: &Value) {
 /// Whether it is there, and for who asks.
 pub(super) fn find(core: &Core, scope: &Scope, id: &str) -> Result<Value, Failure> {
     if !id.starts_with("ses") {
-        let message = format!(
-            "Expected a string starting with \"ses\", got {:?}\n  at [\"sessionID\"]",
-            crate::api::problem::quote(id)
-        );
-        return Err(Failure::bad(super::super::error::Part::Params, message));
+        return Err(Failure::no_id("sessionID", "ses", id));
     }
     let session = Sessions::find(core, id)?;
     let is_meant = scope.covers(session["directory"].as_str().unwrap_or_default());

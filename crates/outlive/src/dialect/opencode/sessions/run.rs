@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::super::OpenCode;
-use super::super::error::Failure;
+use super::super::error::{Failure, unknown};
 use super::message::{Ended, Message, Told, complete, fail, of_assistant, of_user};
 use super::order::{Order, message_id, model_of};
 use super::output;
@@ -45,7 +45,7 @@ struct Task {
 pub(super) async fn run(core: &Core, state: &Arc<OpenCode>, session: Value, order: Order) -> Result<Message, Failure> {
     let task = Task::begin(core, state, &session)?;
     let work = tokio::spawn(async move { task.carry_out(&session, order).await });
-    work.await.unwrap_or_else(|_| Err(outlive_core::Error::conflict("broken_off", "the command was broken off").into()))
+    work.await.unwrap_or_else(|_| Err(Failure::broken_off()))
 }
 
 impl Task {
@@ -108,8 +108,7 @@ impl Task {
                 let _ = self.keep(&message);
                 self.say_message(&message);
                 self.say_part(&message.parts[0]);
-                let why = json!({ "name": "UnknownError", "data": { "message": error.to_string() } });
-                self.say("session.error", json!({ "sessionID": self.session, "error": why }));
+                self.say("session.error", json!({ "sessionID": self.session, "error": unknown(&error.to_string()) }));
                 return Err(failure);
             }
         };

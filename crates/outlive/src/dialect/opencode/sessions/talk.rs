@@ -57,7 +57,7 @@ pub(in super::super) async fn message(
     }
     match Sessions::message(&app.core, &id, &message) {
         Some(message) => whole(&app.core, message).await,
-        None => Failure::NoMessage { id: crate::api::problem::quote(&message) }.on(Surface::First),
+        None => Failure::no_message(&message).on(Surface::First),
     }
 }
 

@@ -19,10 +19,10 @@ use outlive_core::process::{IfTagExists, Process, Spec};
 use serde::Deserialize;
 
 use super::super::asked::Asked;
-use super::super::error::Failure;
+use super::super::error::{Failure, SocketError};
 use super::super::launch::{Variables, folder, program};
 use super::channels::{Channels, exit_frames};
-use super::control::{self, Hand};
+use super::control::Hand;
 use super::socket::{allowed, begin, upgrade};
 use crate::access::Grant;
 use crate::api::App;
@@ -154,7 +154,7 @@ impl Speech for Raw {
 
     fn gap(&self, from: u64, to: u64) -> AfterGap {
         let message = format!("output from {from} to {to} is gone: it was not read in time");
-        AfterGap::Say(control::error("RUNTIME_ERROR", &message))
+        AfterGap::Say(SocketError::Runtime.frame(&message))
     }
 
     fn became_live(&self) -> Option<Message> {

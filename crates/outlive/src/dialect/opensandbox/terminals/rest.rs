@@ -36,8 +36,7 @@ pub(in super::super) async fn create(
     let most = app.core.process_config().max_concurrent_processes;
     let waiting = app.core.list(false).iter().filter(|process| process.info().status == Status::Created).count();
     if waiting as u64 >= most {
-        let message = format!("{most} terminals wait for somebody to connect already: delete some");
-        return Err(Error::Busy { code: "too_many_reserved", message }.into());
+        return Err(Failure::too_many_reserved(most));
     }
     let variables = Variables::read(&app).await;
     let cwd = match request.cwd.filter(|cwd| !cwd.is_empty()) {
