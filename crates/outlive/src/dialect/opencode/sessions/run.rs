@@ -13,9 +13,9 @@ use tokio::time::Instant;
 
 use super::super::OpenCode;
 use super::super::error::{Failure, unknown};
-use super::message::{Ended, Message, Told, complete, fail, of_assistant, of_user};
 use super::order::{Order, message_id, model_of};
 use super::output;
+use super::shapes::{Ended, Message, Told, complete, fail, of_assistant, of_user};
 use super::store::{Running, Sessions};
 
 /// Between two events about a part.
@@ -31,6 +31,10 @@ const MESSAGE: &str = "opencode.message";
 /// After an abort: for those who want to say goodbye, and for the answer.
 const GRACE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Said of a command whose log is not there, so that nobody has seen its end: the server died before it was started, or the log was
+/// dropped meanwhile. It is over, and no code would be true.
+const KILL: u8 = 9;
 
 /// A session in which a command runs.
 struct Task {
@@ -140,7 +144,7 @@ impl Task {
         }
         let exit = self.tell_output(&process, &message.parts[0]).await;
         process.news();
-        let status = exit.map_or(Err(9), |exit| exit.status);
+        let status = exit.map_or(Err(KILL), |exit| exit.status);
         let ended = Ended {
             at_ms: clock::wall_ms(),
             exit: status.map_or_else(|number| 128 + i32::from(number), i32::from),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::super::error::Failure;
-use super::message::Message;
+use super::shapes::Message;
 
 const SESSIONS: &str = "opencode/session/";
 const MESSAGES: &str = "opencode/message/";
