@@ -3,6 +3,8 @@
 //! As *lines*, which is what SDKs join again: LF, CR and CRLF each end one, an empty one is `"\n"`, and one that is not finished is
 //! held back until it is. Or *as printed*, for terminals: line ends stay where they are and nothing waits, except for half a character.
 
+use crate::decoder::begun;
+
 /// A line that grows beyond this is sent in parts: somebody who prints without line breaks must not fill our memory.
 const LONGEST_LINE: usize = 16 << 20;
 
@@ -90,23 +92,12 @@ impl Splitter {
     }
 
     fn give_whole_characters(&mut self, end: u64, emit: &mut impl FnMut(Part<'_>)) {
-        let rest = self.held.split_off(whole_characters(&self.held));
+        let rest = self.held.split_off(self.held.len() - begun(&self.held));
         let given = std::mem::replace(&mut self.held, rest);
         if !given.is_empty() {
             let end = end - self.held.len() as u64;
             emit(Part { text: &String::from_utf8_lossy(&given), end, partial: true });
         }
-    }
-}
-
-/// How many of these bytes do not belong to a character whose rest is still to come.
-fn whole_characters(bytes: &[u8]) -> usize {
-    let begins = |back: &usize| bytes.len() >= *back && bytes[bytes.len() - back] >= 0xc0;
-    let Some(back) = (1..=3).find(begins) else { return bytes.len() };
-    let at = bytes.len() - back;
-    match std::str::from_utf8(&bytes[at..]) {
-        Err(error) if error.error_len().is_none() => at,
-        _ => bytes.len(),
     }
 }
 
