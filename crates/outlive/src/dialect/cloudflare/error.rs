@@ -3,6 +3,8 @@
 //! The container's client builds its errors from `code`, and tries again for two minutes when the status is 503: so that is for a
 //! server that is being replaced alone. The bridge's clients look at the status, and show `code` and `error` to people.
 
+use std::io;
+
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -12,21 +14,21 @@ use serde_json::{Value, json};
 use super::clock;
 use crate::api::problem::{Code, Problem};
 
-/// What the container refuses.
+/// A refusal of the container.
 #[derive(Debug)]
-pub(super) struct Refused {
+pub(super) struct ContainerError {
     status: StatusCode,
     code: &'static str,
     message: String,
     context: Value,
 }
 
-impl Refused {
-    pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+impl ContainerError {
+    fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         Self { status, code, message: message.into(), context: json!({}) }
     }
 
-    pub(super) fn with_context(mut self, context: Value) -> Self {
+    fn with_context(mut self, context: Value) -> Self {
         self.context = context;
         self
     }
@@ -38,6 +40,46 @@ impl Refused {
     pub(super) fn no_process(id: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, "PROCESS_NOT_FOUND", format!("Process not found: {id}"))
             .with_context(json!({ "processId": id }))
+    }
+
+    /// Of one that is known, and whose tree is gone.
+    pub(super) fn already_ended(id: &str, command: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "COMMAND_NOT_FOUND", format!("Process {id} has already ended"))
+            .with_context(json!({ "processId": id, "command": command }))
+    }
+
+    pub(super) fn invalid_command(message: &str) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "INVALID_COMMAND", message)
+    }
+
+    pub(super) fn invalid_port(port: u64) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "INVALID_PORT", format!("port: expected 1 to 65535, got {port}"))
+            .with_context(json!({ "port": port, "reason": "out of range" }))
+    }
+
+    pub(super) fn no_upgrade() -> Self {
+        Self::new(StatusCode::UPGRADE_REQUIRED, "VALIDATION_FAILED", "expected upgrade: websocket")
+    }
+
+    pub(super) fn session_exists(id: &str) -> Self {
+        Self::new(StatusCode::CONFLICT, "SESSION_ALREADY_EXISTS", format!("Session '{id}' already exists"))
+            .with_context(json!({ "sessionId": id }))
+    }
+
+    pub(super) fn no_session(id: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "INTERNAL_ERROR", format!("Session '{id}' not found"))
+            .with_context(json!({ "sessionId": id }))
+    }
+
+    /// Of a command in a session; `context` is what it had printed by then.
+    pub(super) fn timed_out(message: String, context: Value) -> Self {
+        Self::new(StatusCode::REQUEST_TIMEOUT, "COMMAND_EXECUTION_ERROR", message).with_context(context)
+    }
+
+    /// As above, by the command itself.
+    pub(super) fn shell_ended(session: &str, code: i32, context: Value) -> Self {
+        let message = format!("The shell of session '{session}' ended with code {code}");
+        Self::new(StatusCode::GONE, "SESSION_TERMINATED", message).with_context(context)
     }
 
     /// Of a command that had begun. The client must not try again by itself: that would run it twice.
@@ -54,7 +96,7 @@ impl Refused {
     }
 }
 
-impl IntoResponse for Refused {
+impl IntoResponse for ContainerError {
     fn into_response(self) -> Response {
         let Self { status, code, message, context } = self;
         let body = json!({
@@ -70,13 +112,13 @@ impl IntoResponse for Refused {
     }
 }
 
-impl From<Problem> for Refused {
+impl From<Problem> for ContainerError {
     fn from(problem: Problem) -> Self {
         Self::new(problem.status(), "VALIDATION_FAILED", problem.detail())
     }
 }
 
-impl From<Error> for Refused {
+impl From<Error> for ContainerError {
     fn from(error: Error) -> Self {
         let text = error.to_string();
         let (status, code) = match (&error, error.code()) {
@@ -100,25 +142,97 @@ impl From<Error> for Refused {
     }
 }
 
-/// What the bridge refuses.
+/// A refusal of the bridge, and of the terminals, which its clients share.
 #[derive(Debug)]
-pub(super) struct Denied {
-    pub(super) status: StatusCode,
-    pub(super) code: &'static str,
-    pub(super) message: String,
+pub(super) struct BridgeError {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
 }
 
-impl Denied {
-    pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+impl BridgeError {
+    fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         Self { status, code, message: message.into() }
     }
 
     pub(super) fn invalid(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
     }
+
+    /// `what`: which part of the request leads out of the workspace.
+    pub(super) fn outside(what: &str) -> Self {
+        let message = format!("{what} must resolve to a location within /workspace");
+        Self::new(StatusCode::FORBIDDEN, "invalid_request", message)
+    }
+
+    /// `why` it needs that.
+    pub(super) fn needs_write(why: &str) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", format!("{why}: this needs the scope write"))
+    }
+
+    pub(super) fn too_large(most_bytes: u64) -> Self {
+        let message = format!("payload too large: the limit are {most_bytes} bytes");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", message)
+    }
+
+    pub(super) fn too_slow() -> Self {
+        Self::new(StatusCode::REQUEST_TIMEOUT, "invalid_request", "the body came too slowly")
+    }
+
+    pub(super) fn no_random_numbers() -> Self {
+        let message = "the system gives no random numbers";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "exec_transport_error", message)
+    }
+
+    /// Of making (`create`) and deleting (`delete`) a session.
+    pub(super) fn session(what: &str, why: &str) -> Self {
+        Self::new(StatusCode::BAD_GATEWAY, "session_error", format!("session {what} failed: {why}"))
+    }
+
+    pub(super) fn unsupported() -> Self {
+        let message = "outlive serves processes, terminals and the files of the workspace; buckets, tunnels and pools it does not";
+        Self::new(StatusCode::NOT_IMPLEMENTED, "unsupported", message)
+    }
+
+    /// What a file system says, for those who asked for a file.
+    pub(super) fn of_file(error: &io::Error) -> Self {
+        // The kernel's word for a link that leads out of the workspace.
+        if error.raw_os_error() == Some(libc::EXDEV) {
+            return Self::outside("path");
+        }
+        let (status, code) = match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                (StatusCode::NOT_FOUND, "workspace_read_not_found")
+            }
+            io::ErrorKind::PermissionDenied => (StatusCode::FORBIDDEN, "invalid_request"),
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::IsADirectory => {
+                (StatusCode::BAD_REQUEST, "invalid_request")
+            }
+            _ => (StatusCode::BAD_GATEWAY, "workspace_archive_write_error"),
+        };
+        Self::new(status, code, error.to_string())
+    }
+
+    /// The same for those who write one: what is missing then is not what they asked for.
+    pub(super) fn of_writing(self) -> Self {
+        match self.status {
+            StatusCode::NOT_FOUND => Self::new(StatusCode::BAD_GATEWAY, "workspace_archive_write_error", self.message),
+            _ => self,
+        }
+    }
+
+    pub(super) fn not_packed(error: &io::Error) -> Self {
+        let message = format!("persist failed: {error}");
+        Self::new(StatusCode::BAD_GATEWAY, "workspace_archive_read_error", message)
+    }
+
+    /// For the one path whose client reads no JSON.
+    pub(super) fn into_plain_text(self) -> Response {
+        (self.status, self.message).into_response()
+    }
 }
 
-impl IntoResponse for Denied {
+impl IntoResponse for BridgeError {
     fn into_response(self) -> Response {
         let Self { status, code, message } = self;
         let mut response = (status, Json(json!({ "error": message, "code": code }))).into_response();
@@ -127,7 +241,7 @@ impl IntoResponse for Denied {
     }
 }
 
-impl From<Problem> for Denied {
+impl From<Problem> for BridgeError {
     fn from(problem: Problem) -> Self {
         let code =
             if problem.status() == StatusCode::PAYLOAD_TOO_LARGE { "payload_too_large" } else { "invalid_request" };
@@ -135,7 +249,7 @@ impl From<Problem> for Denied {
     }
 }
 
-impl From<Error> for Denied {
+impl From<Error> for BridgeError {
     fn from(error: Error) -> Self {
         let (status, code) = match &error {
             Error::Invalid { .. } => (StatusCode::BAD_REQUEST, "invalid_request"),
@@ -194,10 +308,10 @@ mod tests {
             Error::LogDropped,
         ];
         for error in all {
-            assert_ne!(Refused::from(error.clone()).status, StatusCode::SERVICE_UNAVAILABLE, "{error}");
-            assert_ne!(Denied::from(error.clone()).status, StatusCode::SERVICE_UNAVAILABLE, "{error}");
+            assert_ne!(ContainerError::from(error.clone()).status, StatusCode::SERVICE_UNAVAILABLE, "{error}");
+            assert_ne!(BridgeError::from(error.clone()).status, StatusCode::SERVICE_UNAVAILABLE, "{error}");
         }
-        assert_eq!(Refused::from(Error::invalid("command", "a", "b")).code, "INVALID_COMMAND");
-        assert_eq!(Refused::from(Error::not_found("x")).code, "PROCESS_NOT_FOUND");
+        assert_eq!(ContainerError::from(Error::invalid("command", "a", "b")).code, "INVALID_COMMAND");
+        assert_eq!(ContainerError::from(Error::not_found("x")).code, "PROCESS_NOT_FOUND");
     }
 }

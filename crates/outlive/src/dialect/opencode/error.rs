@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use super::id;
 use crate::api::problem::{Code, Problem, quote};
 
-/// Which API a request came to.
+/// Which of its two APIs a request came to: the second one is below `/api`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Surface {
+pub(super) enum Api {
     First,
-    Api,
+    Second,
 }
 
 /// What part of a request makes no sense.
@@ -75,6 +75,12 @@ impl Failure {
         Self::BadRequest { part: Part::Payload, message, field: Some(field.to_owned()) }
     }
 
+    /// Something in the path that is no id of its kind.
+    pub(super) fn no_id(name: &str, prefix: &str, got: &str) -> Self {
+        let got = quote(got);
+        Self::bad(Part::Params, format!("Expected a string starting with {prefix:?}, got {got:?}\n  at [{name:?}]"))
+    }
+
     pub(super) fn no_terminal(id: &str) -> Self {
         Self::NoTerminal { id: quote(id) }
     }
@@ -83,10 +89,29 @@ impl Failure {
         Self::NoSession { id: quote(id) }
     }
 
-    pub(super) fn on(self, surface: Surface) -> Response {
-        let (status, body) = match (self, surface) {
-            (Self::BadRequest { part, message, .. }, Surface::First) => bad_request(part.name(), &message),
-            (Self::BadRequest { part, message, field }, Surface::Api) => {
+    pub(super) fn no_message(id: &str) -> Self {
+        Self::NoMessage { id: quote(id) }
+    }
+
+    pub(super) fn too_many_tickets() -> Self {
+        let message = "too many tickets wait to be used: try again in a minute".to_owned();
+        Error::Exhausted { code: "too_many_tickets", message }.into()
+    }
+
+    pub(super) fn too_many_sessions(most: usize) -> Self {
+        let message = format!("{most} sessions are busy; wait until one has ended");
+        Error::Exhausted { code: "too_many_sessions", message }.into()
+    }
+
+    /// The task of a command has failed, and nobody knows how far it came.
+    pub(super) fn broken_off() -> Self {
+        Error::conflict("broken_off", "the command was broken off").into()
+    }
+
+    pub(super) fn on(self, api: Api) -> Response {
+        let (status, body) = match (self, api) {
+            (Self::BadRequest { part, message, .. }, Api::First) => bad_request(part.name(), &message),
+            (Self::BadRequest { part, message, field }, Api::Second) => {
                 let mut body = json!({ "_tag": "InvalidRequestError", "message": message, "kind": part.name() });
                 if let Some(field) = field {
                     body["field"] = field.into();
@@ -97,8 +122,8 @@ impl Failure {
                 let message = format!("PTY session not found: {id}");
                 (StatusCode::NOT_FOUND, json!({ "_tag": "PtyNotFoundError", "ptyID": id, "message": message }))
             }
-            (Self::NoTicket, surface) => {
-                let tag = if surface == Surface::Api { "ForbiddenError" } else { "PtyForbiddenError" };
+            (Self::NoTicket, api) => {
+                let tag = if api == Api::Second { "ForbiddenError" } else { "PtyForbiddenError" };
                 (StatusCode::FORBIDDEN, json!({ "_tag": tag, "message": "Invalid PTY connect token request" }))
             }
             (Self::NoSession { id }, _) => {
@@ -119,6 +144,11 @@ impl Failure {
 
 fn named(name: &str, status: StatusCode, message: &str) -> (StatusCode, Value) {
     (status, json!({ "name": name, "data": { "message": message } }))
+}
+
+/// Whatever has no name of its own, in an answer or an event.
+pub(super) fn unknown(message: &str) -> Value {
+    json!({ "name": "UnknownError", "data": { "message": message } })
 }
 
 fn bad_request(kind: &str, message: &str) -> (StatusCode, Value) {
@@ -145,7 +175,7 @@ pub(super) fn in_words(problem: Problem) -> Response {
             let (_, body) = bad_request(part.name(), detail);
             (status, body)
         }
-        status => named("UnknownError", status, detail),
+        status => (status, unknown(detail)),
     };
     let mut response = (status, Json(body)).into_response();
     if status == StatusCode::UNAUTHORIZED {
@@ -192,25 +222,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_same_fact_on_both_surfaces() {
+    async fn the_same_fact_on_both_apis() {
         let wrong = || Failure::wrong("size.rows", "a value greater than 0", "0");
-        let (status, body) = said(wrong().on(Surface::First)).await;
+        let (status, body) = said(wrong().on(Api::First)).await;
         assert_eq!((status, body["data"]["kind"].as_str()), (400, Some("Payload")));
         assert_eq!(body["data"]["message"], "Expected a value greater than 0, got 0\n  at [\"size\"][\"rows\"]");
-        let (_, body) = said(wrong().on(Surface::Api)).await;
+        let (_, body) = said(wrong().on(Api::Second)).await;
         assert_eq!((body["_tag"].as_str(), body["field"].as_str()), (Some("InvalidRequestError"), Some("size.rows")));
         let gone = Failure::from(Error::not_found("proc_1"));
-        assert_eq!(said(gone.on(Surface::Api)).await.1["ptyID"], "pty_1");
-        assert_eq!(said(Failure::NoTicket.on(Surface::First)).await.1["_tag"], "PtyForbiddenError");
+        assert_eq!(said(gone.on(Api::Second)).await.1["ptyID"], "pty_1");
+        assert_eq!(said(Failure::NoTicket.on(Api::First)).await.1["_tag"], "PtyForbiddenError");
     }
 
     #[tokio::test]
     async fn a_failed_start_is_the_callers_affair() {
         let spawn = Error::Spawn { code: "command_not_found", message: "x: command not found".into() };
-        assert_eq!(said(Failure::from(spawn).on(Surface::First)).await.0, 400);
+        assert_eq!(said(Failure::from(spawn).on(Api::First)).await.0, 400);
         let full = Error::Exhausted { code: "x", message: "full".into() };
         assert_eq!(
-            said(Failure::from(full).on(Surface::First)).await,
+            said(Failure::from(full).on(Api::First)).await,
             (503, json!({"name":"UnknownError","data":{"message":"full"}}))
         );
     }

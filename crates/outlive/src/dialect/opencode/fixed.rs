@@ -6,8 +6,8 @@ use axum::extract::State;
 use outlive_holder::clock;
 use serde_json::{Map, Value, json};
 
+use super::location::Location;
 use super::ptys::default_shell;
-use super::scope::Scope;
 use crate::api::App;
 use crate::front::Needs;
 
@@ -24,28 +24,28 @@ pub(super) async fn api_health(State(app): State<App>) -> Json<Value> {
     Json(json!({ "healthy": !app.core.holder_is_gone(), "version": VERSION, "pid": std::process::id() }))
 }
 
-pub(super) async fn location(scope: Scope) -> Json<Value> {
-    Json(scope.location())
+pub(super) async fn location(location: Location) -> Json<Value> {
+    Json(location.to_json())
 }
 
-pub(super) async fn path(scope: Scope) -> Json<Value> {
+pub(super) async fn path(location: Location) -> Json<Value> {
     let home = std::env::var("HOME").unwrap_or_else(|_| "/".to_owned());
-    let folder = scope.folder();
+    let folder = location.folder();
     Json(json!({ "home": home, "state": folder, "config": folder, "worktree": folder, "directory": folder }))
 }
 
 /// All folders belong to it.
-fn global_project(app: &App, scope: &Scope) -> Value {
+fn global_project(app: &App, location: &Location) -> Value {
     let began = app.core.welcome().started_at_ms;
-    json!({ "id": "global", "worktree": scope.folder(), "sandboxes": [], "time": { "created": began, "updated": clock::wall_ms() } })
+    json!({ "id": "global", "worktree": location.folder(), "sandboxes": [], "time": { "created": began, "updated": clock::wall_ms() } })
 }
 
-pub(super) async fn project(State(app): State<App>, scope: Scope) -> Json<Value> {
-    Json(global_project(&app, &scope))
+pub(super) async fn project(State(app): State<App>, location: Location) -> Json<Value> {
+    Json(global_project(&app, &location))
 }
 
-pub(super) async fn projects(State(app): State<App>, scope: Scope) -> Json<Value> {
-    Json(json!([global_project(&app, &scope)]))
+pub(super) async fn projects(State(app): State<App>, location: Location) -> Json<Value> {
+    Json(json!([global_project(&app, &location)]))
 }
 
 pub(super) async fn config() -> Json<Value> {

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! ptys/ (REST) ──────┐
-//! socket.rs ── units/│ (the cursor)      ─▶ core: processes on terminals
+//! socket/ ─── units/ │ (the cursor)      ─▶ core: processes on terminals
 //! sessions/ (shell, command, messages)   ─▶ core: processes on pipes; Core::store
 //! events/ ◀── the core's events, and what sessions/ has to say
 //! fixed.rs: what the web client asks before it shows anything
@@ -13,9 +13,9 @@ mod error;
 mod events;
 mod fixed;
 mod id;
+mod location;
 mod payload;
 mod ptys;
-mod scope;
 mod sessions;
 mod socket;
 mod units;
@@ -84,11 +84,11 @@ fn routes() -> Routes {
         .add(READ, Method::GET, "/session/{id}/children", sessions::rest::children)
         .add(READ, Method::GET, "/session/{id}/todo", sessions::rest::nothing_of)
         .add(READ, Method::GET, "/session/{id}/diff", sessions::rest::nothing_of)
-        .add(READ, Method::GET, "/session/{id}/message", sessions::talk::messages)
-        .add(READ, Method::GET, "/session/{id}/message/{messageID}", sessions::talk::message)
-        .add(WRITE, Method::POST, "/session/{id}/shell", sessions::talk::shell)
-        .add(WRITE, Method::POST, "/session/{id}/command", sessions::talk::command)
-        .add(WRITE, Method::POST, "/session/{id}/abort", sessions::talk::abort)
+        .add(READ, Method::GET, "/session/{id}/message", sessions::messages::list)
+        .add(READ, Method::GET, "/session/{id}/message/{messageID}", sessions::messages::get)
+        .add(WRITE, Method::POST, "/session/{id}/shell", sessions::messages::shell)
+        .add(WRITE, Method::POST, "/session/{id}/command", sessions::messages::command)
+        .add(WRITE, Method::POST, "/session/{id}/abort", sessions::messages::abort)
         .add(READ, Method::GET, "/global/health", fixed::health)
         .add(READ, Method::GET, "/api/health", fixed::api_health)
         .add(READ, Method::GET, "/api/location", fixed::location)

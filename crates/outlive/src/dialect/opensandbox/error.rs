@@ -1,5 +1,7 @@
-//! Errors in OpenSandbox's words: what the core and the front have to say becomes `{"code", "message"}` here, and nowhere else.
+//! Errors in OpenSandbox's words: what the core and the front have to say becomes `{"code", "message"}` here, and on sockets an error
+//! frame, and nowhere else.
 
+use axum::extract::ws::Message;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use outlive_core::Error;
@@ -8,6 +10,7 @@ use serde_json::json;
 use crate::api::problem::{Code, Problem};
 
 const INVALID: &str = "INVALID_REQUEST_BODY";
+const NOT_SUPPORTED: &str = "NOT_SUPPORTED";
 const RUNTIME: &str = "RUNTIME_ERROR";
 const UNAVAILABLE: &str = "SERVICE_UNAVAILABLE";
 const UNAUTHORIZED: &str = "Unauthorized: invalid or missing header X-EXECD-ACCESS-TOKEN";
@@ -21,7 +24,7 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+    fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         Self { status, code, message: message.into() }
     }
 
@@ -44,12 +47,32 @@ impl Failure {
     }
 
     /// In the wrong state for what was asked.
-    pub(super) fn conflict(code: &'static str, message: impl Into<String>) -> Self {
+    fn conflict(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, code, message)
     }
 
     pub(super) fn not_running(id: &str) -> Self {
         Self::conflict(RUNTIME, format!("command {} is not running", short(id)))
+    }
+
+    pub(super) fn nothing_to_view() -> Self {
+        Self::conflict("VIEWER_REQUIRES_RUNNING_SESSION", "a viewer needs a terminal whose shell is running")
+    }
+
+    pub(super) fn already_connected() -> Self {
+        let message = "somebody else is connected to this terminal; connect with takeover=1";
+        Self::conflict("ALREADY_CONNECTED", message)
+    }
+
+    /// Of terminals that were made and never connected to.
+    pub(super) fn too_many_reserved(most: u64) -> Self {
+        let message = format!("{most} terminals wait for somebody to connect already: delete some");
+        Error::Busy { code: "too_many_reserved", message }.into()
+    }
+
+    pub(super) fn not_supported() -> Self {
+        let message = "outlive serves commands, sessions and terminals; this is not one of them";
+        Self::new(StatusCode::NOT_IMPLEMENTED, NOT_SUPPORTED, message)
     }
 }
 
@@ -91,7 +114,7 @@ impl From<Problem> for Failure {
         let code = match (status.as_u16(), problem.code()) {
             (_, "invalid_query") => "MISSING_QUERY",
             (400 | 408 | 413 | 415, _) => INVALID,
-            (405, _) => "NOT_SUPPORTED",
+            (405, _) => NOT_SUPPORTED,
             (503, _) => UNAVAILABLE,
             _ => "UNKNOWN",
         };
@@ -123,6 +146,29 @@ impl IntoResponse for Failure {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(1));
         }
         response
+    }
+}
+
+/// What goes wrong on a socket, told in a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SocketError {
+    StartFailed,
+    Runtime,
+    StdinWriteFailed,
+    InvalidFrame,
+    ReadOnly,
+}
+
+impl SocketError {
+    pub(super) fn frame(self, message: &str) -> Message {
+        let code = match self {
+            Self::StartFailed => "START_FAILED",
+            Self::Runtime => RUNTIME,
+            Self::StdinWriteFailed => "STDIN_WRITE_FAILED",
+            Self::InvalidFrame => "INVALID_FRAME",
+            Self::ReadOnly => "READ_ONLY",
+        };
+        Message::Text(json!({ "type": "error", "code": code, "error": message }).to_string().into())
     }
 }
 

@@ -1,7 +1,10 @@
 //! The parsers of this dialect for `crate::fuzzing`. Only with `--cfg fuzzing`.
 
-use super::lines::{Part, Shape, Splitter};
-use super::{command, control, env_file, ids};
+use super::commands::run;
+use super::events::lines::{Part, Shape, Splitter};
+use super::ids;
+use super::launch::env_file;
+use super::terminals::control;
 
 /// The same bytes as everything that clients and programs send: a body, a frame, a file of variables, an id, and output in two pieces.
 pub(crate) fn inputs(data: &[u8]) {
@@ -10,7 +13,7 @@ pub(crate) fn inputs(data: &[u8]) {
     // However it arrives, it is the same.
     assert_eq!(whole, printed(&[head, tail]));
     let Ok(text) = std::str::from_utf8(data) else { return };
-    command::fuzz(data);
+    run::fuzz(data);
     control::fuzz(text);
     env_file::fuzz(text);
     ids::fuzz(text);

@@ -3,35 +3,25 @@
 //! says what works and what differs.
 //!
 //! ```text
-//! asked.rs ─▶ command, session: a stream of events (event ◀ output ◀ lines ◀ core's log)
-//!          ─▶ pty, terminal: a socket (lease: who types; control: what is typed) ─▶ the engine of all sockets
+//! asked.rs (bodies, queries) ─▶ commands/  one-off commands; their status, logs and interruption ┐
+//!                            ─▶ sessions/  shells that remember                                  ├─▶ launch/, ids.rs ─▶ core
+//!                            ─▶ terminals/ sockets, and the terminals that stay                  ┘
+//! streams of commands/ and sessions/ ◀── events/ ◀── the core's log
+//! rest.rs: signs of life, metrics, and what is not served · lifecycle.rs: where a port is found · error.rs: every refusal
 //! ```
 
 mod asked;
-mod channels;
-mod command;
-mod control;
-mod end;
-mod env_file;
+mod commands;
 mod error;
-mod event;
-mod folder;
-mod follow;
+mod events;
 #[cfg(any(fuzzing, test))]
 pub(super) mod fuzzing;
 mod ids;
-mod lease;
+mod launch;
 mod lifecycle;
-mod lines;
-mod output;
-mod program;
-mod pty;
-mod pty_socket;
-mod record;
 mod rest;
-mod session;
-mod session_run;
-mod terminal;
+mod sessions;
+mod terminals;
 
 use axum::http::Method;
 
@@ -56,21 +46,21 @@ fn routes() -> Routes {
         .add(READ, Method::GET, "/ping", rest::ping)
         .add(READ, Method::GET, "/metrics", rest::metrics)
         .add(READ, Method::GET, "/metrics/watch", rest::watch)
-        .add(WRITE, Method::POST, "/command", command::run)
-        .add(Needs::Attach, Method::GET, "/command", terminal::command)
-        .add(WRITE, Method::DELETE, "/command", record::interrupt)
-        .add(READ, Method::GET, "/command/status/{id}", record::status)
-        .add(READ, Method::GET, "/command/{id}/logs", record::logs)
-        .add(READ, Method::GET, "/command/{id}/resume", command::resume)
-        .add(WRITE, Method::POST, "/session", session::create)
-        .add(WRITE, Method::DELETE, "/session/{id}", session::delete)
-        .add(WRITE, Method::POST, "/session/{id}/run", session::run)
-        .add(WRITE, Method::POST, "/pty", pty::create)
-        .add(READ, Method::GET, "/pty/{id}", pty::get)
-        .add(WRITE, Method::DELETE, "/pty/{id}", pty::delete)
-        .add(Needs::Attach, Method::GET, "/pty/{id}/ws", pty_socket::attach)
-        .add(Needs::Attach, Method::GET, "/terminal", terminal::terminal)
-        .add(Needs::Attach, Method::GET, "/v1/sandboxes/{sandbox}/proxy/{port}/terminal", terminal::terminal)
+        .add(WRITE, Method::POST, "/command", commands::run::run)
+        .add(Needs::Attach, Method::GET, "/command", terminals::one_step::command)
+        .add(WRITE, Method::DELETE, "/command", commands::interrupt::interrupt)
+        .add(READ, Method::GET, "/command/status/{id}", commands::status::status)
+        .add(READ, Method::GET, "/command/{id}/logs", commands::logs::logs)
+        .add(READ, Method::GET, "/command/{id}/resume", commands::run::resume)
+        .add(WRITE, Method::POST, "/session", sessions::rest::create)
+        .add(WRITE, Method::DELETE, "/session/{id}", sessions::rest::delete)
+        .add(WRITE, Method::POST, "/session/{id}/run", sessions::rest::run)
+        .add(WRITE, Method::POST, "/pty", terminals::rest::create)
+        .add(READ, Method::GET, "/pty/{id}", terminals::rest::get)
+        .add(WRITE, Method::DELETE, "/pty/{id}", terminals::rest::delete)
+        .add(Needs::Attach, Method::GET, "/pty/{id}/ws", terminals::socket::attach)
+        .add(Needs::Attach, Method::GET, "/terminal", terminals::one_step::terminal)
+        .add(Needs::Attach, Method::GET, "/v1/sandboxes/{sandbox}/proxy/{port}/terminal", terminals::one_step::terminal)
         .add(READ, Method::GET, "/v1/sandboxes/{sandbox}/endpoints/{port}", lifecycle::endpoint)
         .add(READ, Method::GET, "/v1/isolated/capabilities", rest::isolation)
         .add(WRITE, Method::POST, "/v1/isolated/session", rest::not_supported)

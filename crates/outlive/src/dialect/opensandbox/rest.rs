@@ -6,14 +6,13 @@ use std::time::Duration;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::Response;
 use futures_util::stream;
 use outlive_core::observe;
 use serde_json::{Value, json};
 
 use super::error::Failure;
-use super::event;
+use super::events::event;
 use crate::api::App;
 
 const WATCH_EVERY: Duration = Duration::from_secs(2);
@@ -63,6 +62,5 @@ pub(super) async fn isolation() -> Json<Value> {
 }
 
 pub(super) async fn not_supported() -> Failure {
-    let message = "outlive serves commands, sessions and terminals; this is not one of them";
-    Failure::new(StatusCode::NOT_IMPLEMENTED, "NOT_SUPPORTED", message)
+    Failure::not_supported()
 }

@@ -2,7 +2,7 @@
 
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::super::command::{Command, Event, session};
 use super::super::container::start::quoted;
-use super::super::error::Denied;
+use super::super::error::BridgeError;
 use super::super::text::{self, Decoders};
 use super::super::{SANDBOX, folder};
 use super::{sandbox_id, session_id};
@@ -37,18 +37,13 @@ pub(in super::super) async fn exec(
     id: Result<Path<String>, Problem>,
     headers: HeaderMap,
     body: Result<Body<ExecRequest>, Problem>,
-) -> Result<Response, Denied> {
+) -> Result<Response, BridgeError> {
     let sandbox = sandbox_id(id)?;
     let Body(request) = body?;
     if request.argv.first().is_none_or(String::is_empty) {
-        return Err(Denied::invalid("argv must be a non-empty array"));
+        return Err(BridgeError::invalid("argv must be a non-empty array"));
     }
-    let cwd = request.cwd.as_deref().map(|cwd| {
-        let out = || {
-            Denied::new(StatusCode::FORBIDDEN, "invalid_request", "cwd must resolve to a location within /workspace")
-        };
-        folder::inside(cwd).ok_or_else(out)
-    });
+    let cwd = request.cwd.as_deref().map(|cwd| folder::inside(cwd).ok_or_else(|| BridgeError::outside("cwd")));
     let cwd = cwd.transpose()?;
     let timeout_ms = request.timeout_ms.filter(|ms| *ms > 0);
     let of_session = headers.get("session-id").map(|id| id.to_str().unwrap_or(""));

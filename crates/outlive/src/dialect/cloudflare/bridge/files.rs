@@ -7,17 +7,17 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use super::super::error::Denied;
+use super::super::error::BridgeError;
 use super::super::folder;
 use super::archive;
-use super::received::{denied, nameless, on_disk, receive};
+use super::received::{nameless, on_disk, receive};
 use super::workspace::{Workspace, below};
 use super::{checked_sandbox, sandbox_id};
 use crate::api::App;
@@ -30,15 +30,13 @@ const PIECE_BYTES: usize = 256 * 1024;
 static ARCHIVES: Semaphore = Semaphore::const_new(2);
 
 /// Below the workspace.
-fn path_of(path: Result<Path<(String, String)>, Problem>) -> Result<std::path::PathBuf, Denied> {
+fn path_of(path: Result<Path<(String, String)>, Problem>) -> Result<std::path::PathBuf, BridgeError> {
     let Path((sandbox, path)) = path?;
     checked_sandbox(sandbox)?;
-    let out =
-        || Denied::new(StatusCode::FORBIDDEN, "invalid_request", "path must resolve to a location within /workspace");
-    folder::inside(&format!("/{path}")).map(|path| below(&path)).ok_or_else(out)
+    folder::inside(&format!("/{path}")).map(|path| below(&path)).ok_or_else(|| BridgeError::outside("path"))
 }
 
-pub(in super::super) async fn get(path: Result<Path<(String, String)>, Problem>) -> Result<Response, Denied> {
+pub(in super::super) async fn get(path: Result<Path<(String, String)>, Problem>) -> Result<Response, BridgeError> {
     let path = path_of(path)?;
     let (file, bytes) = on_disk(move || Workspace::open()?.read(&path)).await?;
     Ok(send(file, bytes))
@@ -72,14 +70,11 @@ pub(in super::super) async fn put(
     State(app): State<App>,
     path: Result<Path<(String, String)>, Problem>,
     body: Body,
-) -> Result<Json<Value>, Denied> {
+) -> Result<Json<Value>, BridgeError> {
     let path = path_of(path)?;
     let mut received = receive(&app, body).await?;
     let write = move || io::copy(&mut received, &mut Workspace::open()?.write(&path)?);
-    on_disk(write).await.map_err(|denied| match denied.status {
-        StatusCode::NOT_FOUND => Denied::new(StatusCode::BAD_GATEWAY, "workspace_archive_write_error", denied.message),
-        _ => denied,
-    })?;
+    on_disk(write).await.map_err(BridgeError::of_writing)?;
     Ok(Json(json!({ "ok": true })))
 }
 
@@ -91,12 +86,12 @@ pub(in super::super) struct PersistQuery {
 pub(in super::super) async fn persist(
     id: Result<Path<String>, Problem>,
     query: Result<Params<PersistQuery>, Problem>,
-) -> Result<Response, Denied> {
+) -> Result<Response, BridgeError> {
     sandbox_id(id)?;
     let Params(PersistQuery { excludes }) = query?;
     let excludes = excludes.unwrap_or_default();
     if excludes.contains("..") {
-        return Err(Denied::invalid("exclude paths must not contain \"..\""));
+        return Err(BridgeError::invalid("exclude paths must not contain \"..\""));
     }
     let without: Vec<_> = excludes.split(',').filter(|path| !path.is_empty()).map(archive::plain).collect();
     let _turn = ARCHIVES.acquire().await;
@@ -108,10 +103,7 @@ pub(in super::super) async fn persist(
         Ok((file, bytes))
     });
     let packed = packed.await.unwrap_or_else(|error| Err(io::Error::other(error)));
-    let (file, bytes) = packed.map_err(|error: io::Error| {
-        let message = format!("persist failed: {error}");
-        Denied::new(StatusCode::BAD_GATEWAY, "workspace_archive_read_error", message)
-    })?;
+    let (file, bytes) = packed.map_err(|error: io::Error| BridgeError::not_packed(&error))?;
     Ok(send(file, bytes))
 }
 
@@ -119,7 +111,7 @@ pub(in super::super) async fn hydrate(
     State(app): State<App>,
     id: Result<Path<String>, Problem>,
     body: Body,
-) -> Result<Json<Value>, Denied> {
+) -> Result<Json<Value>, BridgeError> {
     sandbox_id(id)?;
     let received = Arc::new(receive(&app, body).await?);
     let _turn = ARCHIVES.acquire().await;
@@ -130,6 +122,6 @@ pub(in super::super) async fn hydrate(
         archive::unpack(&Workspace::open()?, &*received)
     });
     let unpacked = unpacked.await.unwrap_or_else(|error| Err(io::Error::other(error)));
-    unpacked.map_err(|error| denied(&error))?;
+    unpacked.map_err(|error| BridgeError::of_file(&error))?;
     Ok(Json(json!({ "ok": true })))
 }

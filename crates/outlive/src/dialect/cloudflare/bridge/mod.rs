@@ -8,9 +8,7 @@ mod received;
 pub(super) mod sandbox;
 mod workspace;
 
-use axum::http::StatusCode;
-
-use super::error::Denied;
+use super::error::BridgeError;
 use crate::api::extract::Path;
 use crate::api::problem::Problem;
 
@@ -18,29 +16,27 @@ use crate::api::problem::Problem;
 const MOST_ID_BYTES: usize = 128;
 
 /// What stands for a sandbox in a path, if it can.
-pub(super) fn sandbox_id(path: Result<Path<String>, Problem>) -> Result<String, Denied> {
+pub(super) fn sandbox_id(path: Result<Path<String>, Problem>) -> Result<String, BridgeError> {
     let Path(id) = path?;
     checked_sandbox(id)
 }
 
-fn checked_sandbox(id: String) -> Result<String, Denied> {
+fn checked_sandbox(id: String) -> Result<String, BridgeError> {
     let fits =
         (1..=MOST_ID_BYTES).contains(&id.len()) && id.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'2'..=b'7'));
-    if fits { Ok(id) } else { Err(Denied::invalid("Invalid sandbox ID format")) }
+    if fits { Ok(id) } else { Err(BridgeError::invalid("Invalid sandbox ID format")) }
 }
 
 /// The core's id of a sandbox's session. A sandbox's id has no dot, so no two become one.
-pub(super) fn session_id(sandbox: &str, id: &str) -> Result<String, Denied> {
+pub(super) fn session_id(sandbox: &str, id: &str) -> Result<String, BridgeError> {
     let known = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     let fits = (1..=MOST_ID_BYTES).contains(&id.len()) && id.bytes().all(known) && !id.contains("..");
-    if fits { Ok(format!("{sandbox}.{id}")) } else { Err(Denied::invalid("Invalid session ID format")) }
+    if fits { Ok(format!("{sandbox}.{id}")) } else { Err(BridgeError::invalid("Invalid session ID format")) }
 }
 
 /// What belongs to Cloudflare's platform and not to a sandbox.
-pub(super) async fn unsupported() -> Denied {
-    let message =
-        "outlive serves processes, terminals and the files of the workspace; buckets, tunnels and pools it does not";
-    Denied::new(StatusCode::NOT_IMPLEMENTED, "unsupported", message)
+pub(super) async fn unsupported() -> BridgeError {
+    BridgeError::unsupported()
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::super::command::{Variables, given, session_spec};
 use super::super::container::sessions;
-use super::super::error::Denied;
+use super::super::error::BridgeError;
 use super::super::{SANDBOX, clock, folder};
 use super::{checked_sandbox, sandbox_id, session_id};
 use crate::api::App;
@@ -29,16 +29,13 @@ pub(in super::super) async fn health() -> Json<Value> {
 }
 
 /// An id that nobody else has.
-pub(in super::super) async fn create() -> Result<Json<Value>, Denied> {
+pub(in super::super) async fn create() -> Result<Json<Value>, BridgeError> {
     Ok(Json(json!({ "id": new_id()? })))
 }
 
-fn new_id() -> Result<String, Denied> {
+fn new_id() -> Result<String, BridgeError> {
     let mut random = [0; 16];
-    getrandom::fill(&mut random).map_err(|_| {
-        let message = "the system gives no random numbers";
-        Denied::new(StatusCode::SERVICE_UNAVAILABLE, "exec_transport_error", message)
-    })?;
+    getrandom::fill(&mut random).map_err(|_| BridgeError::no_random_numbers())?;
     Ok(base32(random))
 }
 
@@ -54,7 +51,7 @@ fn base32(bytes: [u8; 16]) -> String {
 pub(in super::super) async fn running(
     State(app): State<App>,
     id: Result<Path<String>, Problem>,
-) -> Result<Json<Value>, Denied> {
+) -> Result<Json<Value>, BridgeError> {
     sandbox_id(id)?;
     Ok(Json(json!({ "running": !app.core.holder_is_gone() })))
 }
@@ -63,7 +60,7 @@ pub(in super::super) async fn running(
 pub(in super::super) async fn delete(
     State(app): State<App>,
     id: Result<Path<String>, Problem>,
-) -> Result<StatusCode, Denied> {
+) -> Result<StatusCode, BridgeError> {
     let id = sandbox_id(id)?;
     let is_its = |process: &Arc<Process>| process.spec().annotations.get(SANDBOX).is_some_and(|of| *of == id);
     let started: Vec<_> = app.core.list(true).into_iter().filter(is_its).collect();
@@ -95,7 +92,7 @@ pub(in super::super) async fn create_session(
     State(app): State<App>,
     id: Result<Path<String>, Problem>,
     body: Bytes,
-) -> Result<Json<Value>, Denied> {
+) -> Result<Json<Value>, BridgeError> {
     let sandbox = sandbox_id(id)?;
     // Who says nothing wants nothing special.
     let request: SessionRequest =
@@ -106,27 +103,25 @@ pub(in super::super) async fn create_session(
     };
     let mut spec = session_spec(session_id(&sandbox, &id)?, folder::or_home(request.cwd).await);
     spec.env = given(request.env);
-    let failed =
-        |why: String| Denied::new(StatusCode::BAD_GATEWAY, "session_error", format!("session create failed: {why}"));
-    match app.core.create_session(spec).await.map_err(|error| failed(error.to_string()))? {
+    let failed = |why: &str| BridgeError::session("create", why);
+    match app.core.create_session(spec).await.map_err(|error| failed(&error.to_string()))? {
         Created::New(_) => Ok(Json(json!({ "id": id }))),
-        Created::Existing(_) => Err(failed(format!("Session '{id}' already exists"))),
+        Created::Existing(_) => Err(failed(&format!("Session '{id}' already exists"))),
     }
 }
 
 pub(in super::super) async fn delete_session(
     State(app): State<App>,
     path: Result<Path<(String, String)>, Problem>,
-) -> Result<Json<Value>, Denied> {
+) -> Result<Json<Value>, BridgeError> {
     let Path((sandbox, id)) = path?;
     let sandbox = checked_sandbox(sandbox)?;
-    let failed =
-        |why: String| Denied::new(StatusCode::BAD_GATEWAY, "session_error", format!("session delete failed: {why}"));
+    let failed = |why: &str| BridgeError::session("delete", why);
     let ended = sessions::end(&app, &session_id(&sandbox, &id)?).await;
     match ended {
         Ok(true) => Ok(Json(json!({ "success": true, "sessionId": id, "timestamp": clock::now() }))),
-        Ok(false) => Err(failed(format!("Session '{id}' not found"))),
-        Err(error) => Err(failed(error.to_string())),
+        Ok(false) => Err(failed(&format!("Session '{id}' not found"))),
+        Err(error) => Err(failed(&error.to_string())),
     }
 }
 

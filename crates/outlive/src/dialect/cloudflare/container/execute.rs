@@ -6,7 +6,6 @@ use std::time::Instant;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream as Events, stream};
 use outlive_core::log::Stream;
@@ -15,7 +14,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::super::command::{Command, Ended, Event, SHELL, Variables, another_shell, given, line};
-use super::super::error::Refused;
+use super::super::error::ContainerError;
 use super::super::text::{self, Decoders};
 use super::super::{clock, folder};
 use super::place::{Named, Place};
@@ -47,9 +46,9 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn of(request: ExecuteRequest, named: Named) -> Result<Self, Refused> {
+    fn of(request: ExecuteRequest, named: Named) -> Result<Self, ContainerError> {
         let command = request.command.filter(|command| !command.trim().is_empty());
-        let missing = || Refused::new(StatusCode::BAD_REQUEST, "INVALID_COMMAND", "command: must not be empty");
+        let missing = || ContainerError::invalid_command("command: must not be empty");
         Ok(Self {
             command: command.ok_or_else(missing)?,
             place: named.place(request.session_id)?,
@@ -60,7 +59,7 @@ impl Wanted {
     }
 
     /// `detached`: it goes on when its caller goes away, as everything in a session does anyway.
-    async fn begin(&self, app: &App, detached: bool) -> Result<Command, Refused> {
+    async fn begin(&self, app: &App, detached: bool) -> Result<Command, ContainerError> {
         if let Some(session) = self.place.session(app).await? {
             let mut spec = ExecSpec::default();
             (spec.command, spec.cwd, spec.env) = (self.command.clone(), self.cwd.clone(), self.env.clone());
@@ -91,7 +90,7 @@ impl Wanted {
     }
 
     /// What the end of a command in a session means for whoever waits for it.
-    fn verdict(&self, ended: Ended, printed: &Printed) -> Result<(), Refused> {
+    fn verdict(&self, ended: Ended, printed: &Printed) -> Result<(), ContainerError> {
         let context = || {
             let mut context = printed.context();
             context["command"] = self.command.clone().into();
@@ -100,15 +99,8 @@ impl Wanted {
             context
         };
         match &self.place {
-            Place::Session(_) if ended.timed_out => {
-                let message = self.late("timeout");
-                let refused = Refused::new(StatusCode::REQUEST_TIMEOUT, "COMMAND_EXECUTION_ERROR", message);
-                Err(refused.with_context(context()))
-            }
-            Place::Session(id) if ended.shell_exited => {
-                let message = format!("The shell of session '{id}' ended with code {}", ended.code);
-                Err(Refused::new(StatusCode::GONE, "SESSION_TERMINATED", message).with_context(context()))
-            }
+            Place::Session(_) if ended.timed_out => Err(ContainerError::timed_out(self.late("timeout"), context())),
+            Place::Session(id) if ended.shell_exited => Err(ContainerError::shell_ended(id, ended.code, context())),
             _ => Ok(()),
         }
     }
@@ -118,7 +110,7 @@ pub(in super::super) async fn execute(
     State(app): State<App>,
     named: Named,
     body: Result<Body<ExecuteRequest>, Problem>,
-) -> Result<Response, Refused> {
+) -> Result<Response, ContainerError> {
     let Body(request) = body?;
     if request.background == Some(true) {
         let ExecuteRequest { command, session_id, timeout_ms, env, cwd, .. } = request;
@@ -135,8 +127,8 @@ pub(in super::super) async fn execute(
             Some(Event::Output(Stream::Stderr, bytes)) => printed.stderr.take(&bytes),
             Some(Event::Output(_, bytes)) => printed.stdout.take(&bytes),
             Some(Event::Ended(ended)) => break ended,
-            Some(Event::Failed(error)) => return Err(Refused::interrupted(error)),
-            None => return Err(Refused::interrupted(outlive_core::Error::holder_gone())),
+            Some(Event::Failed(error)) => return Err(ContainerError::interrupted(error)),
+            None => return Err(ContainerError::interrupted(outlive_core::Error::holder_gone())),
         }
     };
     wanted.verdict(ended, &printed)?;
@@ -207,7 +199,7 @@ pub(in super::super) async fn stream(
     State(app): State<App>,
     named: Named,
     body: Result<Body<ExecuteRequest>, Problem>,
-) -> Result<Response, Refused> {
+) -> Result<Response, ContainerError> {
     let Body(request) = body?;
     let wanted = Wanted::of(request, named)?;
     let command = wanted.begin(&app, true).await?;
@@ -230,7 +222,7 @@ fn events(app: App, wanted: Wanted, command: Command) -> impl Events<Item = Byte
                     }
                 }
                 Event::Ended(ended) => return Some((last(&wanted, ended, &mut decoders), None)),
-                Event::Failed(failure) => return Some((error(Refused::from(failure).message()), None)),
+                Event::Failed(failure) => return Some((error(ContainerError::from(failure).message()), None)),
             }
         }
     })

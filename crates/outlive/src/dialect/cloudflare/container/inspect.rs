@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::super::command::Ended;
-use super::super::error::Refused;
+use super::super::error::ContainerError;
 use super::super::{PROCESS, TERMINAL, clock};
 use super::start::COMMAND;
 use crate::api::App;
@@ -24,10 +24,10 @@ pub(super) fn id_of(process: &Process) -> String {
 }
 
 /// The newest that was started under this id.
-pub(super) fn find(app: &App, id: &str) -> Result<Arc<Process>, Refused> {
+pub(super) fn find(app: &App, id: &str) -> Result<Arc<Process>, ContainerError> {
     let chosen = |process: &Arc<Process>| process.spec().annotations.get(PROCESS).is_some_and(|chosen| chosen == id);
     let newest = app.core.list(false).into_iter().rev().find(chosen);
-    newest.or_else(|| app.core.find(id).ok()).ok_or_else(|| Refused::no_process(id))
+    newest.or_else(|| app.core.find(id).ok()).ok_or_else(|| ContainerError::no_process(id))
 }
 
 /// All but the terminals that this dialect has made; of several with one id, the newest.
@@ -54,7 +54,7 @@ pub(in super::super) struct ListQuery {
 pub(in super::super) async fn list(
     State(app): State<App>,
     query: Result<Params<ListQuery>, Problem>,
-) -> Result<Json<Value>, Refused> {
+) -> Result<Json<Value>, ContainerError> {
     let Params(ListQuery { status }) = query?;
     let described = all(&app).into_iter().map(|(id, process)| describe(id, &process, false));
     let is_wanted = |process: &Value| status.as_ref().is_none_or(|wanted| process["status"] == **wanted);
@@ -65,7 +65,7 @@ pub(in super::super) async fn list(
 pub(in super::super) async fn get(
     State(app): State<App>,
     id: Result<Path<String>, Problem>,
-) -> Result<Json<Value>, Refused> {
+) -> Result<Json<Value>, ContainerError> {
     let Path(id) = id?;
     let process = find(&app, &id)?;
     Ok(Json(json!({ "success": true, "process": describe(id, &process, true), "timestamp": clock::now() })))

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
 use futures_util::future::join_all;
 use outlive_core::process::Process;
 use serde_json::{Value, json};
 
 use super::super::clock;
-use super::super::error::Refused;
+use super::super::error::ContainerError;
 use super::inspect;
 use crate::api::App;
 use crate::api::extract::Path;
@@ -24,7 +23,7 @@ const WAIT: Duration = Duration::from_secs(8);
 pub(in super::super) async fn kill(
     State(app): State<App>,
     id: Result<Path<String>, Problem>,
-) -> Result<Json<Value>, Refused> {
+) -> Result<Json<Value>, ContainerError> {
     let Path(id) = id?;
     let process = inspect::find(&app, &id)?;
     if process.is_running() {
@@ -33,15 +32,13 @@ pub(in super::super) async fn kill(
         // What is left of a tree whose command has ended.
         process.kill(WAIT).await?;
     } else {
-        let message = format!("Process {id} has already ended");
-        return Err(Refused::new(StatusCode::NOT_FOUND, "COMMAND_NOT_FOUND", message)
-            .with_context(json!({ "processId": id, "command": inspect::command_of(&process.spec()) })));
+        return Err(ContainerError::already_ended(&id, &inspect::command_of(&process.spec())));
     }
     Ok(Json(json!({ "success": true, "processId": id, "timestamp": clock::now() })))
 }
 
 /// All at once: none waits for another's grace.
-pub(in super::super) async fn kill_all(State(app): State<App>) -> Result<Json<Value>, Refused> {
+pub(in super::super) async fn kill_all(State(app): State<App>) -> Result<Json<Value>, ContainerError> {
     let running = inspect::all(&app).into_iter().map(|(_, process)| process).filter(|process| process.is_running());
     let stopped = join_all(running.map(stop)).await;
     let count = stopped.iter().filter(|stopped| stopped.is_ok()).count();

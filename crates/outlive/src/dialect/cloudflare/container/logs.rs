@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::super::clock;
 use super::super::command::Ended;
-use super::super::error::Refused;
+use super::super::error::ContainerError;
 use super::super::text::{self, Decoders};
 use super::inspect;
 use super::sse::{error, event};
@@ -33,7 +33,7 @@ const MOST_BYTES: u64 = 32 << 20;
 pub(in super::super) async fn whole(
     State(app): State<App>,
     id: Result<Path<String>, Problem>,
-) -> Result<Json<Value>, Refused> {
+) -> Result<Json<Value>, ContainerError> {
     let Path(id) = id?;
     let log = inspect::find(&app, &id)?.started_log().await?;
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
@@ -67,7 +67,7 @@ pub(in super::super) async fn stream(
     id: Result<Path<String>, Problem>,
     peer: Peer,
     grant: Grant,
-) -> Result<Response, Refused> {
+) -> Result<Response, ContainerError> {
     let Path(id) = id?;
     let process = inspect::find(&app, &id)?;
     let log = process.started_log().await?;

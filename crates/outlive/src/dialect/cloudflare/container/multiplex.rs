@@ -16,7 +16,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
-use axum::http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
+use axum::http::{HeaderName, HeaderValue, Method, Request, Uri, header};
 use axum::response::Response;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
@@ -27,7 +27,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tower::Service;
 
-use super::super::error::Refused;
+use super::super::error::ContainerError;
 use super::super::{DIALECT, container_routes};
 use super::frames::Frames;
 use crate::access::Grant;
@@ -47,9 +47,8 @@ pub(in super::super) async fn open(
     peer: Peer,
     grant: Grant,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
-) -> Result<Response, Refused> {
-    let needed = |_| Refused::new(StatusCode::UPGRADE_REQUIRED, "VALIDATION_FAILED", "expected upgrade: websocket");
-    let upgrade = socket::limited(upgrade.map_err(needed)?, &app.limits);
+) -> Result<Response, ContainerError> {
+    let upgrade = socket::limited(upgrade.map_err(|_| ContainerError::no_upgrade())?, &app.limits);
     app.metrics.attached();
     Ok(upgrade.on_upgrade(move |socket| serve(app, peer, grant, socket)))
 }

@@ -7,7 +7,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use outlive_core::session::Session;
 
-use super::super::error::Refused;
+use super::super::error::ContainerError;
 use super::super::{command, names};
 use crate::access::Grant;
 use crate::access::credentials::after_scheme;
@@ -30,9 +30,9 @@ pub(super) enum Place {
 pub(in super::super) struct Named(Option<String>);
 
 impl<S: Send + Sync> FromRequestParts<S> for Named {
-    type Rejection = Refused;
+    type Rejection = ContainerError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ContainerError> {
         let grant = Grant::from_request_parts(parts, state).await?;
         Ok(Self(named(&parts.headers, parts.uri.query().unwrap_or(""), grant.token.is_some())))
     }
@@ -53,11 +53,11 @@ fn named(headers: &HeaderMap, query: &str, by_token: bool) -> Option<String> {
 
 impl Named {
     /// `body`: what the body says, which counts first.
-    pub(super) fn place(self, body: Option<String>) -> Result<Place, Refused> {
+    pub(super) fn place(self, body: Option<String>) -> Result<Place, ContainerError> {
         let id = body.or(self.0).unwrap_or_else(|| USUAL.to_owned());
         match id.as_str() {
             STATELESS => Ok(Place::Alone),
-            blank if blank.trim().is_empty() => Err(Refused::invalid("sessionId: must not be blank")),
+            blank if blank.trim().is_empty() => Err(ContainerError::invalid("sessionId: must not be blank")),
             _ => Ok(Place::Session(id)),
         }
     }
@@ -65,7 +65,7 @@ impl Named {
 
 impl Place {
     /// Made now if there is none; `None`: there is to be none.
-    pub(super) async fn session(&self, app: &App) -> Result<Option<Arc<Session>>, Refused> {
+    pub(super) async fn session(&self, app: &App) -> Result<Option<Arc<Session>>, ContainerError> {
         match self {
             Self::Alone => Ok(None),
             Self::Session(id) => Ok(Some(command::session(app, &names::to_core(id)).await?)),

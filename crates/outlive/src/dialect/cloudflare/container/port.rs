@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::Response;
 use futures_util::stream;
 use outlive_core::Target;
@@ -14,7 +13,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::super::command::Ended;
-use super::super::error::Refused;
+use super::super::error::ContainerError;
 use super::inspect;
 use super::sse::event;
 use crate::api::App;
@@ -35,23 +34,19 @@ pub(in super::super) struct WatchRequest {
 }
 
 impl WatchRequest {
-    fn target(&self) -> Result<Target, Refused> {
-        let wrong = || {
-            let message = format!("port: expected 1 to 65535, got {}", self.port);
-            Refused::new(StatusCode::BAD_REQUEST, "INVALID_PORT", message)
-                .with_context(json!({ "port": self.port, "reason": "out of range" }))
-        };
-        let port = u16::try_from(self.port).ok().filter(|port| *port > 0).ok_or_else(wrong)?;
+    fn target(&self) -> Result<Target, ContainerError> {
+        let port = u16::try_from(self.port).ok().filter(|port| *port > 0);
+        let port = port.ok_or_else(|| ContainerError::invalid_port(self.port))?;
         let http = match self.mode.as_deref() {
             Some("tcp") => None,
             None | Some("http") => {
                 let path = self.path.clone().unwrap_or_else(|| "/".to_owned());
                 if !path.starts_with('/') || path.contains(|c: char| c.is_control() || c == ' ') {
-                    return Err(Refused::invalid("path: must begin with / and have no spaces"));
+                    return Err(ContainerError::invalid("path: must begin with / and have no spaces"));
                 }
                 Some((path, self.status_min.unwrap_or(200)..=self.status_max.unwrap_or(399)))
             }
-            Some(other) => return Err(Refused::invalid(format!("mode: expected http or tcp, got {other:?}"))),
+            Some(other) => return Err(ContainerError::invalid(format!("mode: expected http or tcp, got {other:?}"))),
         };
         let every = Duration::from_millis(self.interval.unwrap_or(500).clamp(100, 10_000));
         Ok(Target { port, http, every })
@@ -61,7 +56,7 @@ impl WatchRequest {
 pub(in super::super) async fn watch(
     State(app): State<App>,
     body: Result<Body<WatchRequest>, Problem>,
-) -> Result<Response, Refused> {
+) -> Result<Response, ContainerError> {
     let Body(request) = body?;
     let target = request.target()?;
     let process = request.process_id.as_deref().map(|id| inspect::find(&app, id)).transpose()?;

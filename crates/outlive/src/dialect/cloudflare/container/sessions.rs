@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
 use outlive_core::session::Created;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::command::{Variables, given, session_spec};
-use super::super::error::Refused;
+use super::super::error::ContainerError;
 use super::super::{clock, folder, names, terminal};
 use crate::api::App;
 use crate::api::extract::Body;
@@ -28,10 +27,10 @@ pub(in super::super) struct CreateRequest {
 pub(in super::super) async fn create(
     State(app): State<App>,
     body: Result<Body<CreateRequest>, Problem>,
-) -> Result<Json<Value>, Refused> {
+) -> Result<Json<Value>, ContainerError> {
     let Body(request) = body?;
     if request.id.as_ref().is_some_and(|id| id.trim().is_empty()) {
-        return Err(Refused::invalid("id: must not be blank"));
+        return Err(ContainerError::invalid("id: must not be blank"));
     }
     let cwd = folder::or_home(request.cwd).await;
     let mut spec = session_spec(String::new(), cwd);
@@ -46,10 +45,7 @@ pub(in super::super) async fn create(
                 delete_whole(&app, session.id().to_owned()).await?;
             }
             Created::Existing(session) => {
-                let id = names::from_core(session.id());
-                let message = format!("Session '{id}' already exists");
-                return Err(Refused::new(StatusCode::CONFLICT, "SESSION_ALREADY_EXISTS", message)
-                    .with_context(json!({ "sessionId": id })));
+                return Err(ContainerError::session_exists(&names::from_core(session.id())));
             }
         }
     };
@@ -73,15 +69,12 @@ pub(in super::super) struct DeleteRequest {
 pub(in super::super) async fn delete(
     State(app): State<App>,
     body: Result<Body<DeleteRequest>, Problem>,
-) -> Result<Json<Value>, Refused> {
+) -> Result<Json<Value>, ContainerError> {
     let Body(DeleteRequest { session_id }) = body?;
     let id = session_id.filter(|id| !id.trim().is_empty());
-    let id = id.ok_or_else(|| Refused::invalid("sessionId: which session is to be deleted?"))?;
+    let id = id.ok_or_else(|| ContainerError::invalid("sessionId: which session is to be deleted?"))?;
     if !end(&app, &names::to_core(&id)).await? {
-        let message = format!("Session '{id}' not found");
-        return Err(
-            Refused::new(StatusCode::NOT_FOUND, "INTERNAL_ERROR", message).with_context(json!({ "sessionId": id }))
-        );
+        return Err(ContainerError::no_session(&id));
     }
     Ok(Json(json!({ "success": true, "sessionId": id, "timestamp": clock::now() })))
 }

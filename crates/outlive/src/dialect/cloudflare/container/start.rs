@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
 use outlive_core::process::{Process, Spec, StdinMode};
 use outlive_core::session::{Session, StartSpec};
 use outlive_core::{Create, Error};
@@ -13,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::command::{SHELL, Variables, another_shell, given, line};
-use super::super::error::Refused;
+use super::super::error::ContainerError;
 use super::super::{PROCESS, clock, folder};
 use super::inspect;
 use super::place::Named;
@@ -42,21 +41,19 @@ pub(in super::super) async fn start(
     State(app): State<App>,
     named: Named,
     body: Result<Body<StartRequest>, Problem>,
-) -> Result<Json<Value>, Refused> {
+) -> Result<Json<Value>, ContainerError> {
     let Body(request) = body?;
     begin(&app, named, request).await
 }
 
-pub(super) async fn begin(app: &App, named: Named, request: StartRequest) -> Result<Json<Value>, Refused> {
+pub(super) async fn begin(app: &App, named: Named, request: StartRequest) -> Result<Json<Value>, ContainerError> {
     let command = request.command.filter(|command| !command.trim().is_empty());
-    let missing =
-        || Refused::new(StatusCode::BAD_REQUEST, "INVALID_COMMAND", "Invalid command: empty command provided");
-    let command = command.ok_or_else(missing)?;
+    let command = command.ok_or_else(|| ContainerError::invalid_command("Invalid command: empty command provided"))?;
     let cwd = request.cwd.filter(|cwd| !cwd.is_empty());
     let mut annotations = BTreeMap::new();
     if let Some(id) = request.process_id {
         if id.trim().is_empty() || id.contains('/') {
-            return Err(Refused::invalid("processId: must be neither blank nor contain '/'"));
+            return Err(ContainerError::invalid("processId: must be neither blank nor contain '/'"));
         }
         annotations.insert(PROCESS.to_owned(), id);
     }

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::http::HeaderMap;
+use axum::response::Response;
 use outlive_core::attach::Role;
 use outlive_core::log::{Cursor, Flow, Item, Start, StreamFilter};
 use outlive_core::process::{IfTagExists, Process, Pty, Spec};
@@ -26,7 +26,7 @@ use self::speech::Terminal;
 use super::bridge::{sandbox_id, session_id};
 use super::command::{SHELL, another_shell};
 use super::container::start::quoted;
-use super::error::Denied;
+use super::error::BridgeError;
 use super::{SANDBOX, TERMINAL, folder, names};
 use crate::access::{Grant, Scope};
 use crate::api::App;
@@ -74,11 +74,11 @@ pub(super) async fn of_session(
     let opened = async {
         let Params(query) = query?;
         let id = query.session_id.clone().filter(|id| !id.trim().is_empty());
-        let id = id.ok_or_else(|| Denied::invalid("sessionId query parameter required"))?;
+        let id = id.ok_or_else(|| BridgeError::invalid("sessionId query parameter required"))?;
         let wanted = Wanted::of(query, Some(names::to_core(&id)), None)?;
         open(app, wanted, peer, grant, upgrade).await
     };
-    opened.await.unwrap_or_else(|Denied { status, message, .. }| (status, message).into_response())
+    opened.await.unwrap_or_else(BridgeError::into_plain_text)
 }
 
 /// `/v1/sandbox/{id}/pty`
@@ -90,7 +90,7 @@ pub(super) async fn of_sandbox(
     peer: Peer,
     grant: Grant,
     upgrade: Upgrade,
-) -> Result<Response, Denied> {
+) -> Result<Response, BridgeError> {
     let sandbox = sandbox_id(id)?;
     let Params(query) = query?;
     let asked = headers.get("session-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
@@ -101,12 +101,12 @@ pub(super) async fn of_sandbox(
 }
 
 impl Wanted {
-    fn of(query: TerminalQuery, id: Option<String>, sandbox: Option<String>) -> Result<Self, Denied> {
+    fn of(query: TerminalQuery, id: Option<String>, sandbox: Option<String>) -> Result<Self, BridgeError> {
         let number = |text: Option<String>, usual: u16| match text {
             None => Ok(usual),
             Some(text) => {
                 let number = text.parse().ok().filter(|number| *number > 0);
-                number.ok_or_else(|| Denied::invalid("cols and rows must be valid numbers, 1 to 65535"))
+                number.ok_or_else(|| BridgeError::invalid("cols and rows must be valid numbers, 1 to 65535"))
             }
         };
         let size = Pty { cols: number(query.cols, 80)?, rows: number(query.rows, 24)? };
@@ -137,11 +137,10 @@ pub(super) fn find(app: &App, id: &str) -> Option<Arc<Process>> {
     app.core.find(&format!("tag:{}", tag(id))).ok()
 }
 
-async fn open(app: App, wanted: Wanted, peer: Peer, grant: Grant, upgrade: Upgrade) -> Result<Response, Denied> {
-    let upgrade = upgrade.map_err(|_| Denied::invalid("WebSocket upgrade required"))?;
+async fn open(app: App, wanted: Wanted, peer: Peer, grant: Grant, upgrade: Upgrade) -> Result<Response, BridgeError> {
+    let upgrade = upgrade.map_err(|_| BridgeError::invalid("WebSocket upgrade required"))?;
     if grant.scope < Scope::Write {
-        let message = "a terminal is made, and typed into: this needs the scope write";
-        return Err(Denied::new(StatusCode::FORBIDDEN, "forbidden", message));
+        return Err(BridgeError::needs_write("a terminal is made, and typed into"));
     }
     let process = get_or_make(&app, &wanted).await?;
     let log = process.started_log().await?;

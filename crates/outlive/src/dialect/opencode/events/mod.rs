@@ -22,30 +22,30 @@ pub(super) use self::bus::Bus;
 use self::bus::Said;
 use self::envelope::{Envelope, Told};
 use super::id;
-use super::scope::Scope;
+use super::location::Location;
 use crate::api::App;
 
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// `GET /event`
-pub(super) async fn of_a_folder(State(app): State<App>, scope: Scope, headers: HeaderMap) -> Response {
-    answer(app, Envelope::Folder, scope, &headers)
+pub(super) async fn of_a_folder(State(app): State<App>, location: Location, headers: HeaderMap) -> Response {
+    answer(app, Envelope::Folder, location, &headers)
 }
 
 /// `GET /global/event`
 pub(super) async fn of_all(State(app): State<App>, headers: HeaderMap) -> Response {
-    answer(app, Envelope::Global, Scope::default(), &headers)
+    answer(app, Envelope::Global, Location::default(), &headers)
 }
 
 /// `GET /api/event`
-pub(super) async fn below_api(State(app): State<App>, scope: Scope, headers: HeaderMap) -> Response {
-    answer(app, Envelope::Api, scope, &headers)
+pub(super) async fn below_api(State(app): State<App>, location: Location, headers: HeaderMap) -> Response {
+    answer(app, Envelope::Api, location, &headers)
 }
 
 struct Following {
     app: App,
     envelope: Envelope,
-    scope: Scope,
+    location: Location,
     core: Follower,
     /// The number of the next event of the bus.
     bus_at: u64,
@@ -54,13 +54,13 @@ struct Following {
     is_over: bool,
 }
 
-fn answer(app: App, envelope: Envelope, scope: Scope, headers: &HeaderMap) -> Response {
+fn answer(app: App, envelope: Envelope, location: Location, headers: &HeaderMap) -> Response {
     // Both places before the first word: what happens from now on is told.
     let core = app.core.follow_events(resumed(&app, headers));
     let bus_at = app.opencode.bus.position();
     let mut heartbeat = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let following = Following { app, envelope, scope, core, bus_at, heartbeat, has_begun: false, is_over: false };
+    let following = Following { app, envelope, location, core, bus_at, heartbeat, has_begun: false, is_over: false };
     let pieces = stream::unfold(following, |mut following| async move {
         if following.is_over {
             return None;
@@ -115,12 +115,12 @@ impl Following {
     fn of_core(&self, next: Next) -> io::Result<Option<String>> {
         let Next::Event(event) = next else { return Err(too_slow()) };
         let Some(told) = translate::translate(&event) else { return Ok(None) };
-        let is_meant = told.directory.as_ref().is_none_or(|directory| self.scope.covers(directory));
+        let is_meant = told.directory.as_ref().is_none_or(|directory| self.location.covers(directory));
         Ok(is_meant.then(|| format!("id: {}-{}\n{}", boot_id(&self.app), event.sequence, self.envelope.frame(&told))))
     }
 
     fn of_bus(&self, said: &Said) -> Option<String> {
-        let is_meant = said.told.directory.as_ref().is_none_or(|directory| self.scope.covers(directory));
+        let is_meant = said.told.directory.as_ref().is_none_or(|directory| self.location.covers(directory));
         is_meant.then(|| self.envelope.frame(&said.told))
     }
 }

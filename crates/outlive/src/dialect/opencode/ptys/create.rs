@@ -8,7 +8,7 @@ use outlive_core::process::{Process, Pty, Spec};
 use serde::Deserialize;
 
 use super::super::error::Failure;
-use super::super::scope::Scope;
+use super::super::location::Location;
 use super::DIRECTORY;
 use super::shells::{default_shell, with_login};
 use crate::api::App;
@@ -27,24 +27,24 @@ const ALWAYS: [(&str, &str); 2] = [("TERM", "xterm-256color"), ("OPENCODE_TERMIN
 /// There is no way to say another one: clients resize right afterwards.
 const SIZE: Pty = Pty { cols: 80, rows: 24 };
 
-pub(super) async fn create(app: &App, scope: &Scope, request: CreateRequest) -> Result<Arc<Process>, Failure> {
-    let create = Create { spec: spec(scope, request), start: true, reader_comes: true, ..Create::default() };
+pub(super) async fn create(app: &App, location: &Location, request: CreateRequest) -> Result<Arc<Process>, Failure> {
+    let create = Create { spec: spec(location, request), start: true, reader_comes: true, ..Create::default() };
     let (process, _) = app.core.create(create).await?;
     // From the first byte on, so that its units are counted exactly.
     app.opencode.trackers.begin(&app.core, &process)?;
     Ok(process)
 }
 
-fn spec(scope: &Scope, request: CreateRequest) -> Spec {
+fn spec(location: &Location, request: CreateRequest) -> Spec {
     let command = request.command.filter(|command| !command.is_empty()).unwrap_or_else(default_shell);
     let args = with_login(&command, request.args.unwrap_or_default());
     let mut env = request.env.unwrap_or_default();
     env.extend(ALWAYS.map(|(name, value)| (name.to_owned(), value.to_owned())));
-    let annotations = scope.directory.iter().map(|directory| (DIRECTORY.to_owned(), directory.clone())).collect();
+    let annotations = location.directory.iter().map(|directory| (DIRECTORY.to_owned(), directory.clone())).collect();
     Spec {
         command,
         args,
-        cwd: Some(within(&scope.folder(), request.cwd.as_deref())),
+        cwd: Some(within(&location.folder(), request.cwd.as_deref())),
         env: env.into_iter().map(|(name, value)| (name, Some(value))).collect(),
         label: request.title.filter(|title| !title.is_empty()),
         annotations,
@@ -68,11 +68,11 @@ mod tests {
 
     #[test]
     fn a_terminal_begins_in_the_folder_of_its_request() {
-        let scope = Scope { directory: Some("/d".into()), workspace: None };
+        let location = Location { directory: Some("/d".into()), workspace: None };
         let of = |cwd: Option<&str>| {
             let env = Some(BTreeMap::from([("TERM".to_owned(), "vt52".to_owned()), ("A".to_owned(), "b".to_owned())]));
             spec(
-                &scope,
+                &location,
                 CreateRequest {
                     command: None,
                     args: None,

@@ -10,9 +10,9 @@ use outlive_core::attach::Role;
 use outlive_core::process::Process;
 use serde_json::{Value, json};
 
-use super::super::error::{Failure, Surface};
+use super::super::error::{Api, Failure};
+use super::super::location::Location;
 use super::super::payload::{Named, Payload};
-use super::super::scope::Scope;
 use super::{Seen, create as making, find, find_running, remove as removing, update as updating};
 use crate::access::Grant;
 use crate::access::ticket::Ticket;
@@ -28,104 +28,112 @@ pub(in super::super) async fn shells() -> Json<Value> {
 
 // ---- the first API
 
-pub(in super::super) async fn list(State(app): State<App>, scope: Scope) -> Json<Value> {
-    Json(listed(&app, &scope, false))
+pub(in super::super) async fn list(State(app): State<App>, location: Location) -> Json<Value> {
+    Json(listed(&app, &location, false))
 }
 
-pub(in super::super) async fn create(State(app): State<App>, scope: Scope, payload: Payload) -> Response {
-    answer(Surface::First, created(&app, &scope, payload).await)
+pub(in super::super) async fn create(State(app): State<App>, location: Location, payload: Payload) -> Response {
+    answer(Api::First, created(&app, &location, payload).await)
 }
 
-pub(in super::super) async fn get(State(app): State<App>, scope: Scope, Named(id): Named<String>) -> Response {
+pub(in super::super) async fn get(State(app): State<App>, location: Location, Named(id): Named<String>) -> Response {
     // 404 tells the web client that a terminal is over, and it replaces it.
-    answer(Surface::First, find_running(&app, &scope, &id).map(|process| Seen::of(&process).to_pty()))
+    answer(Api::First, find_running(&app, &location, &id).map(|process| Seen::of(&process).to_pty()))
 }
 
 pub(in super::super) async fn update(
     State(app): State<App>,
-    scope: Scope,
+    location: Location,
     Named(id): Named<String>,
     payload: Payload,
 ) -> Response {
-    answer(Surface::First, updated(find_running(&app, &scope, &id), payload).await)
+    answer(Api::First, updated(find_running(&app, &location, &id), payload).await)
 }
 
-pub(in super::super) async fn remove(State(app): State<App>, scope: Scope, Named(id): Named<String>) -> Response {
+pub(in super::super) async fn remove(State(app): State<App>, location: Location, Named(id): Named<String>) -> Response {
     answer(
-        Surface::First,
-        find_running(&app, &scope, &id).and_then(|process| removing::remove(&process)).map(|()| true.into()),
+        Api::First,
+        find_running(&app, &location, &id).and_then(|process| removing::remove(&process)).map(|()| true.into()),
     )
 }
 
 pub(in super::super) async fn connect_token(
     State(app): State<App>,
-    scope: Scope,
+    location: Location,
     grant: Grant,
     headers: HeaderMap,
     Named(id): Named<String>,
 ) -> Response {
-    answer(Surface::First, ticket(&app, &scope, &grant, &headers, &id))
+    answer(Api::First, ticket(&app, &location, &grant, &headers, &id))
 }
 
 // ---- below /api
 
-pub(in super::super) async fn api_list(State(app): State<App>, scope: Scope) -> Json<Value> {
-    Json(located(&scope, listed(&app, &scope, true)))
+pub(in super::super) async fn api_list(State(app): State<App>, location: Location) -> Json<Value> {
+    Json(located(&location, listed(&app, &location, true)))
 }
 
-pub(in super::super) async fn api_create(State(app): State<App>, scope: Scope, payload: Payload) -> Response {
-    answer(Surface::Api, created(&app, &scope, payload).await.map(|pty| located(&scope, pty)))
+pub(in super::super) async fn api_create(State(app): State<App>, location: Location, payload: Payload) -> Response {
+    answer(Api::Second, created(&app, &location, payload).await.map(|pty| located(&location, pty)))
 }
 
-pub(in super::super) async fn api_get(State(app): State<App>, scope: Scope, Named(id): Named<String>) -> Response {
-    answer(Surface::Api, find(&app, &scope, &id).map(|process| located(&scope, Seen::of(&process).to_pty())))
+pub(in super::super) async fn api_get(
+    State(app): State<App>,
+    location: Location,
+    Named(id): Named<String>,
+) -> Response {
+    answer(Api::Second, find(&app, &location, &id).map(|process| located(&location, Seen::of(&process).to_pty())))
 }
 
 pub(in super::super) async fn api_update(
     State(app): State<App>,
-    scope: Scope,
+    location: Location,
     Named(id): Named<String>,
     payload: Payload,
 ) -> Response {
-    answer(Surface::Api, updated(find(&app, &scope, &id), payload).await.map(|pty| located(&scope, pty)))
+    answer(Api::Second, updated(find(&app, &location, &id), payload).await.map(|pty| located(&location, pty)))
 }
 
-pub(in super::super) async fn api_remove(State(app): State<App>, scope: Scope, Named(id): Named<String>) -> Response {
-    match find(&app, &scope, &id).and_then(|process| removing::remove(&process)) {
+pub(in super::super) async fn api_remove(
+    State(app): State<App>,
+    location: Location,
+    Named(id): Named<String>,
+) -> Response {
+    match find(&app, &location, &id).and_then(|process| removing::remove(&process)) {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
-        Err(failure) => failure.on(Surface::Api),
+        Err(failure) => failure.on(Api::Second),
     }
 }
 
 pub(in super::super) async fn api_connect_token(
     State(app): State<App>,
-    scope: Scope,
+    location: Location,
     grant: Grant,
     headers: HeaderMap,
     Named(id): Named<String>,
 ) -> Response {
-    answer(Surface::Api, ticket(&app, &scope, &grant, &headers, &id).map(|ticket| located(&scope, ticket)))
+    answer(Api::Second, ticket(&app, &location, &grant, &headers, &id).map(|ticket| located(&location, ticket)))
 }
 
 // ---- both
 
-fn answer(surface: Surface, done: Result<Value, Failure>) -> Response {
+fn answer(api: Api, done: Result<Value, Failure>) -> Response {
     match done {
         Ok(value) => Json(value).into_response(),
-        Err(failure) => failure.on(surface),
+        Err(failure) => failure.on(api),
     }
 }
 
-fn located(scope: &Scope, data: Value) -> Value {
-    json!({ "location": scope.location(), "data": data })
+fn located(location: &Location, data: Value) -> Value {
+    json!({ "location": location.to_json(), "data": data })
 }
 
-fn listed(app: &App, scope: &Scope, with_exited: bool) -> Value {
-    super::list(app, scope, with_exited).iter().map(Seen::to_pty).collect()
+fn listed(app: &App, location: &Location, with_exited: bool) -> Value {
+    super::list(app, location, with_exited).iter().map(Seen::to_pty).collect()
 }
 
-async fn created(app: &App, scope: &Scope, payload: Payload) -> Result<Value, Failure> {
-    let process = making::create(app, scope, payload.parse()?).await?;
+async fn created(app: &App, location: &Location, payload: Payload) -> Result<Value, Failure> {
+    let process = making::create(app, location, payload.parse()?).await?;
     Ok(Seen::of(&process).to_pty())
 }
 
@@ -136,17 +144,14 @@ async fn updated(found: Result<Arc<Process>, Failure>, payload: Payload) -> Resu
     Ok(Seen::of(&process).to_pty())
 }
 
-fn ticket(app: &App, scope: &Scope, grant: &Grant, headers: &HeaderMap, id: &str) -> Result<Value, Failure> {
+fn ticket(app: &App, location: &Location, grant: &Grant, headers: &HeaderMap, id: &str) -> Result<Value, Failure> {
     if headers.get(TICKET_HEADER).is_none_or(|value| value != "1") {
         return Err(Failure::NoTicket);
     }
-    let process = find(app, scope, id)?;
+    let process = find(app, location, id)?;
     let role = grant.role_at(process.id(), Some(Role::Writer)).map_err(crate::api::problem::Problem::from)?;
     let ticket = Ticket { process: process.id().to_owned(), role, who: grant.who.to_string(), token: grant.token };
     let issued = app.access.tickets.issue(ticket);
-    let (ticket, valid_for) = issued.ok_or_else(|| outlive_core::Error::Exhausted {
-        code: "too_many_tickets",
-        message: "too many tickets wait to be used: try again in a minute".into(),
-    })?;
+    let (ticket, valid_for) = issued.ok_or_else(Failure::too_many_tickets)?;
     Ok(json!({ "ticket": ticket, "expires_in": valid_for.as_secs() }))
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::id;
-use super::super::scope::working_folder;
+use super::super::location::working_folder;
 use super::{DELETED, DIRECTORY};
 
 /// The part of a process's description that matters here.

@@ -6,6 +6,8 @@
 //!                                                   ├─▶ store.rs: messages and parts      (Core::store)
 //!                                                   └─▶ events, at most four a second
 //! GET message ─▶ store.rs ─▶ output.rs: what the command printed, from its log
+//! rest.rs: sessions themselves · messages.rs: messages, and what makes some · shapes.rs: what they look like · words.rs: a line as a shell
+//!   splits it
 //! ```
 //!
 //! What a command prints is in the log of its process and nowhere else; a message names the process, and carries the end of the output for when
@@ -15,13 +17,13 @@
 //! What is kept: [`store::MOST_SESSIONS`] sessions, [`store::MOST_MESSAGES`] messages and [`store::MOST_BYTES`] of them in all, the oldest go first; of the output of a command the
 //! last [`order::LOG_BYTES`] while its process is known (a day), and then [`output::KEPT_BYTES`].
 
-mod message;
+pub(super) mod messages;
 mod order;
 mod output;
 pub(super) mod rest;
 mod run;
+mod shapes;
 mod store;
-pub(super) mod talk;
 mod words;
 
 pub(super) use self::run::take_over;

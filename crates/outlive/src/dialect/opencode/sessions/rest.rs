@@ -8,20 +8,20 @@ use outlive_holder::clock;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::super::error::{Failure, Surface};
+use super::super::error::{Api, Failure};
 use super::super::fixed::VERSION;
 use super::super::id;
+use super::super::location::Location;
 use super::super::payload::{Asked, Named, Payload};
-use super::super::scope::Scope;
-use super::message::no_tokens;
 use super::run;
+use super::shapes::no_tokens;
 use super::store::Sessions;
 use crate::api::App;
 
 fn answer(done: Result<Value, Failure>) -> Response {
     match done {
         Ok(value) => Json(value).into_response(),
-        Err(failure) => failure.on(Surface::First),
+        Err(failure) => failure.on(Api::First),
     }
 }
 
@@ -35,13 +35,13 @@ pub(in super::super) struct ListQuery {
 
 pub(in super::super) async fn list(
     State(app): State<App>,
-    scope: Scope,
+    location: Location,
     Asked(query): Asked<ListQuery>,
 ) -> Json<Value> {
     let mut all = Sessions::list(&app.core);
     let search = query.search.unwrap_or_default().to_lowercase();
     all.retain(|session| {
-        scope.covers(session["directory"].as_str().unwrap_or_default())
+        location.covers(session["directory"].as_str().unwrap_or_default())
             && (query.roots != Some(true) || session.get("parentID").is_none())
             && session["title"].as_str().unwrap_or_default().to_lowercase().contains(&search)
             && session["time"]["updated"].as_u64() >= query.start
@@ -91,16 +91,16 @@ impl SessionRequest {
     }
 }
 
-pub(in super::super) async fn create(State(app): State<App>, scope: Scope, payload: Payload) -> Response {
-    answer(created(&app, &scope, payload))
+pub(in super::super) async fn create(State(app): State<App>, location: Location, payload: Payload) -> Response {
+    answer(created(&app, &location, payload))
 }
 
-fn created(app: &App, scope: &Scope, payload: Payload) -> Result<Value, Failure> {
+fn created(app: &App, location: &Location, payload: Payload) -> Result<Value, Failure> {
     let request: SessionRequest = payload.parse()?;
     let mut session = json!({
         "id": id::descending("ses"),
         "projectID": "global",
-        "directory": scope.folder(),
+        "directory": location.folder(),
         "path": "",
         "title": "New session",
         "version": VERSION,
@@ -110,7 +110,7 @@ fn created(app: &App, scope: &Scope, payload: Payload) -> Result<Value, Failure>
     });
     let slug = session["id"].as_str().map(|id| id[id.len() - 8..].to_lowercase());
     session["slug"] = slug.into();
-    if let Some(workspace) = &scope.workspace {
+    if let Some(workspace) = &location.workspace {
         session["workspaceID"] = workspace.as_str().into();
     }
     if let Some(parent) = &request.parent_id {
@@ -132,32 +132,28 @@ fn say(app: &App, kind: &'static str, session: &Value) {
 }
 
 /// Whether it is there, and for who asks.
-pub(super) fn find(core: &Core, scope: &Scope, id: &str) -> Result<Value, Failure> {
+pub(super) fn find(core: &Core, location: &Location, id: &str) -> Result<Value, Failure> {
     if !id.starts_with("ses") {
-        let message = format!(
-            "Expected a string starting with \"ses\", got {:?}\n  at [\"sessionID\"]",
-            crate::api::problem::quote(id)
-        );
-        return Err(Failure::bad(super::super::error::Part::Params, message));
+        return Err(Failure::no_id("sessionID", "ses", id));
     }
     let session = Sessions::find(core, id)?;
-    let is_meant = scope.covers(session["directory"].as_str().unwrap_or_default());
+    let is_meant = location.covers(session["directory"].as_str().unwrap_or_default());
     is_meant.then_some(session).ok_or_else(|| Failure::no_session(id))
 }
 
-pub(in super::super) async fn get(State(app): State<App>, scope: Scope, Named(id): Named<String>) -> Response {
-    answer(find(&app.core, &scope, &id))
+pub(in super::super) async fn get(State(app): State<App>, location: Location, Named(id): Named<String>) -> Response {
+    answer(find(&app.core, &location, &id))
 }
 
 pub(in super::super) async fn update(
     State(app): State<App>,
-    scope: Scope,
+    location: Location,
     Named(id): Named<String>,
     payload: Payload,
 ) -> Response {
     let updated = || {
         let request: SessionRequest = payload.parse()?;
-        find(&app.core, &scope, &id)?;
+        find(&app.core, &location, &id)?;
         let session = app.opencode.sessions.edit(&app.core, &id, |session| request.apply(session))?;
         say(&app, "session.updated", &session);
         Ok(session)
@@ -165,10 +161,10 @@ pub(in super::super) async fn update(
     answer(updated())
 }
 
-pub(in super::super) async fn remove(State(app): State<App>, scope: Scope, Named(id): Named<String>) -> Response {
-    let session = match find(&app.core, &scope, &id) {
+pub(in super::super) async fn remove(State(app): State<App>, location: Location, Named(id): Named<String>) -> Response {
+    let session = match find(&app.core, &location, &id) {
         Ok(session) => session,
-        Err(failure) => return failure.on(Surface::First),
+        Err(failure) => return failure.on(Api::First),
     };
     run::abort(&app.opencode, &id).await;
     let removed = app.opencode.sessions.remove(&app.core, &id).map(|()| {
@@ -179,14 +175,18 @@ pub(in super::super) async fn remove(State(app): State<App>, scope: Scope, Named
 }
 
 /// Those that are busy; idle ones are left out, as there.
-pub(in super::super) async fn status(State(app): State<App>, scope: Scope) -> Json<Value> {
+pub(in super::super) async fn status(State(app): State<App>, location: Location) -> Json<Value> {
     let busy = app.opencode.sessions.busy().into_iter();
-    let busy = busy.filter(|id| find(&app.core, &scope, id).is_ok());
+    let busy = busy.filter(|id| find(&app.core, &location, id).is_ok());
     Json(busy.map(|id| (id, json!({ "type": "busy" }))).collect::<Map<_, _>>().into())
 }
 
-pub(in super::super) async fn children(State(app): State<App>, scope: Scope, Named(id): Named<String>) -> Response {
-    let children = find(&app.core, &scope, &id).map(|_| {
+pub(in super::super) async fn children(
+    State(app): State<App>,
+    location: Location,
+    Named(id): Named<String>,
+) -> Response {
+    let children = find(&app.core, &location, &id).map(|_| {
         let all = Sessions::list(&app.core).into_iter();
         all.filter(|session| session["parentID"] == *id).collect::<Vec<_>>().into()
     });
@@ -194,6 +194,10 @@ pub(in super::super) async fn children(State(app): State<App>, scope: Scope, Nam
 }
 
 /// There is no model, so a session has neither plans nor changed files.
-pub(in super::super) async fn nothing_of(State(app): State<App>, scope: Scope, Named(id): Named<String>) -> Response {
-    answer(find(&app.core, &scope, &id).map(|_| json!([])))
+pub(in super::super) async fn nothing_of(
+    State(app): State<App>,
+    location: Location,
+    Named(id): Named<String>,
+) -> Response {
+    answer(find(&app.core, &location, &id).map(|_| json!([])))
 }

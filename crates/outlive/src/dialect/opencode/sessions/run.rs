@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::super::OpenCode;
-use super::super::error::Failure;
-use super::message::{Ended, Message, Told, complete, fail, of_assistant, of_user};
+use super::super::error::{Failure, unknown};
 use super::order::{Order, message_id, model_of};
 use super::output;
+use super::shapes::{Ended, Message, Told, complete, fail, of_assistant, of_user};
 use super::store::{Running, Sessions};
 
 /// Between two events about a part.
@@ -32,6 +32,10 @@ const MESSAGE: &str = "opencode.message";
 const GRACE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Said of a command whose log is not there, so that nobody has seen its end: the server died before it was started, or the log was
+/// dropped meanwhile. It is over, and no code would be true.
+const KILL: u8 = 9;
+
 /// A session in which a command runs.
 struct Task {
     core: Core,
@@ -45,7 +49,7 @@ struct Task {
 pub(super) async fn run(core: &Core, state: &Arc<OpenCode>, session: Value, order: Order) -> Result<Message, Failure> {
     let task = Task::begin(core, state, &session)?;
     let work = tokio::spawn(async move { task.carry_out(&session, order).await });
-    work.await.unwrap_or_else(|_| Err(outlive_core::Error::conflict("broken_off", "the command was broken off").into()))
+    work.await.unwrap_or_else(|_| Err(Failure::broken_off()))
 }
 
 impl Task {
@@ -108,8 +112,7 @@ impl Task {
                 let _ = self.keep(&message);
                 self.say_message(&message);
                 self.say_part(&message.parts[0]);
-                let why = json!({ "name": "UnknownError", "data": { "message": error.to_string() } });
-                self.say("session.error", json!({ "sessionID": self.session, "error": why }));
+                self.say("session.error", json!({ "sessionID": self.session, "error": unknown(&error.to_string()) }));
                 return Err(failure);
             }
         };
@@ -141,7 +144,7 @@ impl Task {
         }
         let exit = self.tell_output(&process, &message.parts[0]).await;
         process.news();
-        let status = exit.map_or(Err(9), |exit| exit.status);
+        let status = exit.map_or(Err(KILL), |exit| exit.status);
         let ended = Ended {
             at_ms: clock::wall_ms(),
             exit: status.map_or_else(|number| 128 + i32::from(number), i32::from),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::super::error::Failure;
-use super::message::Message;
+use super::shapes::Message;
 
 const SESSIONS: &str = "opencode/session/";
 const MESSAGES: &str = "opencode/message/";
@@ -134,8 +134,7 @@ impl Sessions {
         let busy = self.busy();
         all.retain(|session| !busy.iter().any(|id| session["id"] == **id));
         if all.len() < surplus {
-            let message = format!("{MOST_SESSIONS} sessions are busy; wait until one has ended");
-            return Err(Error::Exhausted { code: "too_many_sessions", message }.into());
+            return Err(Failure::too_many_sessions(MOST_SESSIONS));
         }
         all.sort_by_key(|session| session["time"]["updated"].as_u64());
         all.truncate(surplus);

@@ -23,10 +23,10 @@ use outlive_core::process::Process;
 use serde::Deserialize;
 
 use self::voice::Voice;
-use super::error::{Failure, Part, Surface};
+use super::error::{Api, Failure, Part};
+use super::location::Location;
 use super::payload::{Asked, Named};
 use super::ptys;
-use super::scope::Scope;
 use super::units::{Mark, Wanted};
 use crate::access::Grant;
 use crate::api::App;
@@ -41,38 +41,38 @@ pub(super) struct ConnectQuery {
 
 pub(super) async fn connect(
     state: State<App>,
-    scope: Scope,
+    location: Location,
     path: Named<String>,
     query: Asked<ConnectQuery>,
     peer: Peer,
     grant: Grant,
     socket: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
-    begin(state, scope, path, query, peer, grant, socket).await.unwrap_or_else(|failure| failure.on(Surface::First))
+    begin(state, location, path, query, peer, grant, socket).await.unwrap_or_else(|failure| failure.on(Api::First))
 }
 
 pub(super) async fn api_connect(
     state: State<App>,
-    scope: Scope,
+    location: Location,
     path: Named<String>,
     query: Asked<ConnectQuery>,
     peer: Peer,
     grant: Grant,
     socket: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
-    begin(state, scope, path, query, peer, grant, socket).await.unwrap_or_else(|failure| failure.on(Surface::Api))
+    begin(state, location, path, query, peer, grant, socket).await.unwrap_or_else(|failure| failure.on(Api::Second))
 }
 
 async fn begin(
     State(app): State<App>,
-    scope: Scope,
+    location: Location,
     Named(id): Named<String>,
     Asked(query): Asked<ConnectQuery>,
     peer: Peer,
     grant: Grant,
     socket: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Failure> {
-    let process = ptys::find(&app, &scope, &id)?;
+    let process = ptys::find(&app, &location, &id)?;
     let refused = |refusal: crate::access::Refusal| Failure::from(Problem::from(refusal));
     let role = match grant.role_at(process.id(), Some(Role::Writer)) {
         // Who may only look may look.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::decode::{measure, units};
+use super::measure::{measure, units};
 
 /// Bytes before `offset`, where a character begins, are `units` units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -13,12 +13,12 @@
 //!   seconds under a flood) counts one unit per byte. That is written down like everything else, so a client's number means the same place ever after.
 //! * **A place inside of a character** means the next one: a surrogate pair is never cut.
 
-mod decode;
 mod marks;
+mod measure;
 mod place;
 mod track;
 
-pub(super) use self::decode::{continued, units as count};
 pub(super) use self::marks::Mark;
+pub(super) use self::measure::{continued, units as count};
 pub(super) use self::place::Wanted;
 pub(super) use self::track::{Trackers, take_over, watch_removals};

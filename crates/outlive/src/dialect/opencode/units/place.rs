@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use outlive_core::log::{Cursor, Flow, Item, Log, Start, StreamFilter};
 
-use super::decode::continued;
 use super::marks::{Count, Mark, Marks};
+use super::measure::continued;
 
 const READ_BYTES: usize = 64 * 1024;
 
@@ -127,8 +127,8 @@ fn walk(log: &impl Readable, start: Mark, until: u64) -> Mark {
 
 #[cfg(test)]
 mod tests {
-    use super::super::decode::tests::mixed;
-    use super::super::decode::units;
+    use super::super::measure::tests::mixed;
+    use super::super::measure::units;
     use super::*;
     use crate::decoder::Decoder;
 

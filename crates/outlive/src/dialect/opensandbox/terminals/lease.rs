@@ -8,19 +8,19 @@ use tokio::sync::watch;
 
 /// Only of connections that are open, so it dies with the server as they do.
 #[derive(Default)]
-struct Holders {
-    by_process: HashMap<String, Holder>,
+struct Leases {
+    by_process: HashMap<String, Taken>,
     last: u64,
 }
 
-struct Holder {
+struct Taken {
     number: u64,
     lost: watch::Sender<bool>,
 }
 
-fn holders() -> MutexGuard<'static, Holders> {
-    static HOLDERS: OnceLock<Mutex<Holders>> = OnceLock::new();
-    HOLDERS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+fn leases() -> MutexGuard<'static, Leases> {
+    static LEASES: OnceLock<Mutex<Leases>> = OnceLock::new();
+    LEASES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Being the one. Given back when dropped.
@@ -33,17 +33,17 @@ pub(super) struct Lease {
 impl Lease {
     /// `None`: somebody else is.
     pub(super) fn take(process: &str) -> Option<Self> {
-        let mut holders = holders();
-        (!holders.by_process.contains_key(process)).then(|| holders.put(process))
+        let mut leases = leases();
+        (!leases.by_process.contains_key(process)).then(|| leases.put(process))
     }
 
     /// Whoever was is not any more.
     pub(super) fn take_over(process: &str) -> Self {
-        let mut holders = holders();
-        if let Some(before) = holders.by_process.remove(process) {
+        let mut leases = leases();
+        if let Some(before) = leases.by_process.remove(process) {
             before.lost.send_replace(true);
         }
-        holders.put(process)
+        leases.put(process)
     }
 
     pub(super) fn is_lost(&self) -> bool {
@@ -62,20 +62,20 @@ impl Lease {
     }
 }
 
-impl Holders {
+impl Leases {
     fn put(&mut self, process: &str) -> Lease {
         self.last += 1;
         let (sender, lost) = watch::channel(false);
-        self.by_process.insert(process.to_owned(), Holder { number: self.last, lost: sender });
+        self.by_process.insert(process.to_owned(), Taken { number: self.last, lost: sender });
         Lease { process: process.to_owned(), number: self.last, lost }
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let mut holders = holders();
-        if holders.by_process.get(&self.process).is_some_and(|holder| holder.number == self.number) {
-            holders.by_process.remove(&self.process);
+        let mut leases = leases();
+        if leases.by_process.get(&self.process).is_some_and(|taken| taken.number == self.number) {
+            leases.by_process.remove(&self.process);
         }
     }
 }

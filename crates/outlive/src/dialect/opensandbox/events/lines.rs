@@ -3,16 +3,18 @@
 //! As *lines*, which is what SDKs join again: LF, CR and CRLF each end one, an empty one is `"\n"`, and one that is not finished is
 //! held back until it is. Or *as printed*, for terminals: line ends stay where they are and nothing waits, except for half a character.
 
+use crate::decoder::begun;
+
 /// A line that grows beyond this is sent in parts: somebody who prints without line breaks must not fill our memory.
 const LONGEST_LINE: usize = 16 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(in super::super) enum Shape {
     Lines,
     AsPrinted,
 }
 
-pub(super) struct Splitter {
+pub(in super::super) struct Splitter {
     shape: Shape,
     held: Vec<u8>,
     /// The last byte was a CR: a LF belongs to it.
@@ -21,21 +23,21 @@ pub(super) struct Splitter {
 
 /// One event's worth.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Part<'a> {
-    pub(super) text: &'a str,
+pub(in super::super) struct Part<'a> {
+    pub(in super::super) text: &'a str,
     /// The offset behind it.
-    pub(super) end: u64,
+    pub(in super::super) end: u64,
     /// It goes on in the next one.
-    pub(super) partial: bool,
+    pub(in super::super) partial: bool,
 }
 
 impl Splitter {
-    pub(super) fn new(shape: Shape) -> Self {
+    pub(in super::super) fn new(shape: Shape) -> Self {
         Self { shape, held: Vec::new(), after_cr: false }
     }
 
     /// Takes bytes whose first one is at `offset`.
-    pub(super) fn feed(&mut self, bytes: &[u8], offset: u64, mut emit: impl FnMut(Part<'_>)) {
+    pub(in super::super) fn feed(&mut self, bytes: &[u8], offset: u64, mut emit: impl FnMut(Part<'_>)) {
         match self.shape {
             Shape::Lines => self.feed_lines(bytes, offset, &mut emit),
             Shape::AsPrinted => {
@@ -46,7 +48,7 @@ impl Splitter {
     }
 
     /// Nothing more will come: gives what was held back.
-    pub(super) fn finish(&mut self, end: u64, mut emit: impl FnMut(Part<'_>)) {
+    pub(in super::super) fn finish(&mut self, end: u64, mut emit: impl FnMut(Part<'_>)) {
         let held = std::mem::take(&mut self.held);
         if !held.is_empty() {
             emit(Part { text: &String::from_utf8_lossy(&held), end, partial: false });
@@ -90,23 +92,12 @@ impl Splitter {
     }
 
     fn give_whole_characters(&mut self, end: u64, emit: &mut impl FnMut(Part<'_>)) {
-        let rest = self.held.split_off(whole_characters(&self.held));
+        let rest = self.held.split_off(self.held.len() - begun(&self.held));
         let given = std::mem::replace(&mut self.held, rest);
         if !given.is_empty() {
             let end = end - self.held.len() as u64;
             emit(Part { text: &String::from_utf8_lossy(&given), end, partial: true });
         }
-    }
-}
-
-/// How many of these bytes do not belong to a character whose rest is still to come.
-fn whole_characters(bytes: &[u8]) -> usize {
-    let begins = |back: &usize| bytes.len() >= *back && bytes[bytes.len() - back] >= 0xc0;
-    let Some(back) = (1..=3).find(begins) else { return bytes.len() };
-    let at = bytes.len() - back;
-    match std::str::from_utf8(&bytes[at..]) {
-        Err(error) if error.error_len().is_none() => at,
-        _ => bytes.len(),
     }
 }
 

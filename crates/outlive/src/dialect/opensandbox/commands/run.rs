@@ -12,14 +12,15 @@ use outlive_core::process::{Process, Spec, StdinMode};
 use outlive_core::{Create, Error};
 use serde::Deserialize;
 
-use super::asked::{Asked, Named, Sent};
-use super::env_file::Variables;
-use super::error::Failure;
-use super::event::{self, Event};
+use super::super::asked::{Asked, Named, Sent};
+use super::super::error::Failure;
+use super::super::events::end;
+use super::super::events::event::{self, Event};
+use super::super::events::lines::Shape;
+use super::super::events::output::Output;
+use super::super::ids;
+use super::super::launch::{Variables, folder, program};
 use super::follow::follow;
-use super::lines::Shape;
-use super::output::Output;
-use super::{end, folder, ids, program};
 use crate::access::Grant;
 use crate::api::App;
 use crate::peer::Peer;
@@ -33,7 +34,7 @@ const PARTIAL: &str = "opensandbox.partial";
 
 /// What we do not know is ignored, as there.
 #[derive(Default, Deserialize)]
-pub(super) struct RunRequest {
+pub(in super::super) struct RunRequest {
     command: Option<String>,
     argv: Option<Vec<String>>,
     cwd: Option<String>,
@@ -106,7 +107,7 @@ impl RunRequest {
     }
 }
 
-pub(super) async fn run(
+pub(in super::super) async fn run(
     State(app): State<App>,
     peer: Peer,
     Sent(request): Sent<RunRequest>,
@@ -145,14 +146,14 @@ async fn not_started(app: &App, spec: Spec, error: &Error) -> Result<Response, F
 }
 
 #[derive(Deserialize)]
-pub(super) struct ResumeQuery {
+pub(in super::super) struct ResumeQuery {
     /// The last event that was seen.
     #[serde(default)]
     after_eid: u64,
 }
 
 /// Everything that was told after an event, and what comes then.
-pub(super) async fn resume(
+pub(in super::super) async fn resume(
     State(app): State<App>,
     Named(id): Named<String>,
     Asked(query): Asked<ResumeQuery>,
@@ -184,7 +185,7 @@ pub(super) async fn resume(
 }
 
 #[cfg(any(fuzzing, test))]
-pub(super) fn fuzz(data: &[u8]) {
+pub(in super::super) fn fuzz(data: &[u8]) {
     let request = crate::api::extract::parse::<RunRequest>(data);
     let _ = request.map(|request| request.spec(&Variables::default(), 1).map(|spec| spec.check()));
 }

@@ -1,4 +1,4 @@
-//! Terminals that stay: made here, started by the first who connects (`pty_socket`), and started again by whoever connects after
+//! Terminals that stay: made here, started by the first who connects (`socket.rs`), and started again by whoever connects after
 //! their end. A terminal is a process that is reserved, so all of this survives the server.
 
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use outlive_core::{Create, Error};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::asked::{Named, SentOrNothing};
-use super::env_file::Variables;
-use super::error::Failure;
-use super::{folder, ids, program};
+use super::super::asked::{Named, SentOrNothing};
+use super::super::error::Failure;
+use super::super::ids;
+use super::super::launch::{Variables, folder, program};
 use crate::api::App;
 
 /// How long a removal waits for those who are connected to hear of the end.
@@ -24,20 +24,19 @@ const FAREWELL: Duration = Duration::from_secs(1);
 const KILL_WITHIN: Duration = Duration::from_secs(60);
 
 #[derive(Default, Deserialize)]
-pub(super) struct CreateRequest {
+pub(in super::super) struct CreateRequest {
     cwd: Option<String>,
     command: Option<String>,
 }
 
-pub(super) async fn create(
+pub(in super::super) async fn create(
     State(app): State<App>,
     SentOrNothing(request): SentOrNothing<CreateRequest>,
 ) -> Result<(StatusCode, Json<Value>), Failure> {
     let most = app.core.process_config().max_concurrent_processes;
     let waiting = app.core.list(false).iter().filter(|process| process.info().status == Status::Created).count();
     if waiting as u64 >= most {
-        let message = format!("{most} terminals wait for somebody to connect already: delete some");
-        return Err(Error::Busy { code: "too_many_reserved", message }.into());
+        return Err(Failure::too_many_reserved(most));
     }
     let variables = Variables::read(&app).await;
     let cwd = match request.cwd.filter(|cwd| !cwd.is_empty()) {
@@ -58,7 +57,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(json!({ "session_id": ids::of_terminal(&process) }))))
 }
 
-pub(super) async fn get(State(app): State<App>, Named(id): Named<String>) -> Result<Json<Value>, Failure> {
+pub(in super::super) async fn get(State(app): State<App>, Named(id): Named<String>) -> Result<Json<Value>, Failure> {
     let process = ids::find(&app, &id).ok_or_else(|| Failure::no_context(&id))?;
     let info = process.info();
     let failed = info.annotations.contains_key(program::START_ERROR);
@@ -72,7 +71,7 @@ pub(super) async fn get(State(app): State<App>, Named(id): Named<String>) -> Res
 }
 
 /// Ends everything that was started in it, and forgets it. Those who are connected hear of the end first.
-pub(super) async fn delete(State(app): State<App>, Named(id): Named<String>) -> Result<(), Failure> {
+pub(in super::super) async fn delete(State(app): State<App>, Named(id): Named<String>) -> Result<(), Failure> {
     let process = ids::find(&app, &id).ok_or_else(|| Failure::no_context(&id))?;
     let gone = |error| match error {
         Error::NotFound { .. } => Failure::no_context(&id),

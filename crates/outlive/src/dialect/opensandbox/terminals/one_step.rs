@@ -18,13 +18,12 @@ use outlive_core::log::{Cursor, Exit, Flow, Stream};
 use outlive_core::process::{IfTagExists, Process, Spec};
 use serde::Deserialize;
 
-use super::asked::Asked;
+use super::super::asked::Asked;
+use super::super::error::{Failure, SocketError};
+use super::super::launch::{Variables, folder, program};
 use super::channels::{Channels, exit_frames};
-use super::control::{self, Hand};
-use super::env_file::Variables;
-use super::error::Failure;
-use super::pty_socket::{allowed, begin, upgrade};
-use super::{folder, program};
+use super::control::Hand;
+use super::socket::{allowed, begin, upgrade};
 use crate::access::Grant;
 use crate::api::App;
 use crate::peer::Peer;
@@ -37,7 +36,7 @@ const GRACE: Duration = Duration::from_secs(3);
 const HUP: u8 = 1;
 
 #[derive(Deserialize)]
-pub(super) struct TerminalQuery {
+pub(in super::super) struct TerminalQuery {
     /// A shell unless given.
     command: Option<String>,
     cols: Option<u32>,
@@ -53,7 +52,7 @@ pub(super) struct TerminalQuery {
     timeout: Option<u64>,
 }
 
-pub(super) async fn terminal(
+pub(in super::super) async fn terminal(
     State(app): State<App>,
     Asked(query): Asked<TerminalQuery>,
     grant: Grant,
@@ -63,7 +62,7 @@ pub(super) async fn terminal(
     serve(app, TerminalQuery { tty: None, ..query }, &grant, &peer, socket).await
 }
 
-pub(super) async fn command(
+pub(in super::super) async fn command(
     State(app): State<App>,
     Asked(query): Asked<TerminalQuery>,
     grant: Grant,
@@ -155,7 +154,7 @@ impl Speech for Raw {
 
     fn gap(&self, from: u64, to: u64) -> AfterGap {
         let message = format!("output from {from} to {to} is gone: it was not read in time");
-        AfterGap::Say(control::error("RUNTIME_ERROR", &message))
+        AfterGap::Say(SocketError::Runtime.frame(&message))
     }
 
     fn became_live(&self) -> Option<Message> {

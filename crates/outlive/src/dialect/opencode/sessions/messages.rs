@@ -8,12 +8,12 @@ use outlive_core::Core;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::error::{Failure, Surface};
+use super::super::error::{Api, Failure};
+use super::super::location::Location;
 use super::super::payload::{Asked, Named, Payload};
-use super::super::scope::Scope;
-use super::message::Message;
 use super::order::{LOG_BYTES, Order};
 use super::rest::find;
+use super::shapes::Message;
 use super::store::Sessions;
 use super::{output, run};
 use crate::api::App;
@@ -29,14 +29,14 @@ pub(in super::super) struct MessagesQuery {
     before: Option<String>,
 }
 
-pub(in super::super) async fn messages(
+pub(in super::super) async fn list(
     State(app): State<App>,
-    scope: Scope,
+    location: Location,
     Named(id): Named<String>,
     Asked(query): Asked<MessagesQuery>,
 ) -> Response {
-    if let Err(failure) = find(&app.core, &scope, &id) {
-        return failure.on(Surface::First);
+    if let Err(failure) = find(&app.core, &location, &id) {
+        return failure.on(Api::First);
     }
     let mut all = Sessions::messages(&app.core, &id);
     if let Some(before) = &query.before {
@@ -47,17 +47,17 @@ pub(in super::super) async fn messages(
     with_output(&app.core, all, |all| serde_json::to_vec(&all)).await
 }
 
-pub(in super::super) async fn message(
+pub(in super::super) async fn get(
     State(app): State<App>,
-    scope: Scope,
+    location: Location,
     Named((id, message)): Named<(String, String)>,
 ) -> Response {
-    if let Err(failure) = find(&app.core, &scope, &id) {
-        return failure.on(Surface::First);
+    if let Err(failure) = find(&app.core, &location, &id) {
+        return failure.on(Api::First);
     }
     match Sessions::message(&app.core, &id, &message) {
         Some(message) => whole(&app.core, message).await,
-        None => Failure::NoMessage { id: crate::api::problem::quote(&message) }.on(Surface::First),
+        None => Failure::no_message(&message).on(Api::First),
     }
 }
 
@@ -90,13 +90,13 @@ async fn with_output(
 
 pub(in super::super) async fn shell(
     State(app): State<App>,
-    scope: Scope,
+    location: Location,
     Named(id): Named<String>,
     payload: Payload,
 ) -> Response {
     let ordered = || {
         let request = payload.parse()?;
-        let session = find(&app.core, &scope, &id)?;
+        let session = find(&app.core, &location, &id)?;
         let order = Order::of_shell(request, folder(&session))?;
         Ok((session, order))
     };
@@ -105,13 +105,13 @@ pub(in super::super) async fn shell(
 
 pub(in super::super) async fn command(
     State(app): State<App>,
-    scope: Scope,
+    location: Location,
     Named(id): Named<String>,
     payload: Payload,
 ) -> Response {
     let ordered = || {
         let request = payload.parse()?;
-        let session = find(&app.core, &scope, &id)?;
+        let session = find(&app.core, &location, &id)?;
         let order = Order::of_command(request, folder(&session))?;
         Ok((session, order))
     };
@@ -125,17 +125,17 @@ fn folder(session: &Value) -> &str {
 async fn carry_out(app: &App, ordered: Result<(Value, Order), Failure>) -> Response {
     let (session, order) = match ordered {
         Ok(ordered) => ordered,
-        Err(failure) => return failure.on(Surface::First),
+        Err(failure) => return failure.on(Api::First),
     };
     match run::run(&app.core, &app.opencode, session, order).await {
         Ok(message) => whole(&app.core, message).await,
-        Err(failure) => failure.on(Surface::First),
+        Err(failure) => failure.on(Api::First),
     }
 }
 
-pub(in super::super) async fn abort(State(app): State<App>, scope: Scope, Named(id): Named<String>) -> Response {
-    if let Err(failure) = find(&app.core, &scope, &id) {
-        return failure.on(Surface::First);
+pub(in super::super) async fn abort(State(app): State<App>, location: Location, Named(id): Named<String>) -> Response {
+    if let Err(failure) = find(&app.core, &location, &id) {
+        return failure.on(Api::First);
     }
     run::abort(&app.opencode, &id).await;
     Json(true).into_response()

@@ -8,11 +8,11 @@ use super::lines::{Part, Shape, Splitter};
 /// Read at once.
 const READ_BYTES: usize = 32 * 1024;
 /// As many events as are there go out in one piece, up to this.
-pub(super) const PIECE_BYTES: usize = 64 * 1024;
+pub(in super::super) const PIECE_BYTES: usize = 64 * 1024;
 /// Numbers of events rise with the offset; the last ones at an offset are told apart by what is below.
 const PER_OFFSET: u64 = 4;
 
-pub(super) struct Output {
+pub(in super::super) struct Output {
     cursor: Option<Cursor>,
     /// stdout, or a terminal; and stderr.
     streams: [Splitter; 2],
@@ -23,7 +23,7 @@ pub(super) struct Output {
 }
 
 /// What follows.
-pub(super) enum Told {
+pub(in super::super) enum Told {
     More,
     Exited(Exit),
     /// This cannot go on, and why.
@@ -31,43 +31,43 @@ pub(super) enum Told {
 }
 
 impl Output {
-    pub(super) fn new(cursor: Cursor, shape: Shape, after: u64) -> Self {
+    pub(in super::super) fn new(cursor: Cursor, shape: Shape, after: u64) -> Self {
         Self { cursor: Some(cursor), streams: [Splitter::new(shape), Splitter::new(shape)], merged: false, after }
     }
 
     /// stdout and stderr told as one.
-    pub(super) fn merged(cursor: Cursor) -> Self {
+    pub(in super::super) fn merged(cursor: Cursor) -> Self {
         Self { merged: true, ..Self::new(cursor, Shape::Lines, 0) }
     }
 
     /// Waits for something to tell. For ever, once it was told how it ended.
-    pub(super) async fn next(&mut self) -> Item {
+    pub(in super::super) async fn next(&mut self) -> Item {
         match &mut self.cursor {
             Some(cursor) => cursor.next(READ_BYTES).await,
             None => std::future::pending().await,
         }
     }
 
-    pub(super) fn try_next(&mut self) -> Option<Item> {
+    pub(in super::super) fn try_next(&mut self) -> Option<Item> {
         self.cursor.as_mut()?.try_next(READ_BYTES)
     }
 
     /// Where an event ended.
-    pub(super) fn offset_of(eid: u64) -> u64 {
+    pub(in super::super) fn offset_of(eid: u64) -> u64 {
         eid / PER_OFFSET
     }
 
     /// Whether nothing is missing between an event and what this cursor will give.
-    pub(super) fn covers(cursor: &Cursor, eid: u64) -> bool {
+    pub(in super::super) fn covers(cursor: &Cursor, eid: u64) -> bool {
         cursor.offset() <= Self::offset_of(eid)
     }
 
     /// The number of the event that tells the end.
-    pub(super) fn last_eid(exit: &Exit) -> u64 {
+    pub(in super::super) fn last_eid(exit: &Exit) -> u64 {
         exit.offset * PER_OFFSET + PER_OFFSET - 1
     }
 
-    pub(super) fn tell(&mut self, item: Item, piece: &mut Vec<u8>) -> Told {
+    pub(in super::super) fn tell(&mut self, item: Item, piece: &mut Vec<u8>) -> Told {
         match item {
             Item::Bytes { offset, stream, bytes } => {
                 let (number, kind) = self.kind(stream);

@@ -17,12 +17,13 @@ use outlive_core::log::{Cursor, Flow, Item, Log, Start, StreamFilter};
 use outlive_core::process::Process;
 use serde::Deserialize;
 
-use super::asked::{Asked, Named};
+use super::super::asked::{Asked, Named};
+use super::super::error::{Failure, SocketError};
+use super::super::ids;
 use super::channels::{Channels, REPLAY_HEAD, replay_frame};
-use super::control::{self, Hand};
-use super::error::Failure;
+use super::control::Hand;
 use super::lease::Lease;
-use super::{ids, pty};
+use super::rest;
 use crate::access::Grant;
 use crate::api::App;
 use crate::api::problem::Problem;
@@ -35,7 +36,7 @@ const REPLAY_BYTES: usize = (1 << 20) - REPLAY_HEAD;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]
-pub(super) struct SocketQuery {
+pub(in super::super) struct SocketQuery {
     /// `0`: on pipes, if this connection starts it.
     pty: Option<String>,
     since: Option<String>,
@@ -54,7 +55,7 @@ pub(super) fn allowed(grant: &Grant, process: &str, role: Role) -> Result<(), Fa
     grant.role_at(process, Some(role)).map(drop).map_err(|refusal| Problem::from(refusal).into())
 }
 
-pub(super) async fn attach(
+pub(in super::super) async fn attach(
     State(app): State<App>,
     Named(id): Named<String>,
     Asked(query): Asked<SocketQuery>,
@@ -71,22 +72,18 @@ pub(super) async fn attach(
     let client = Client { app, process, peer: peer.to_string(), since };
     if is_viewer {
         if !client.process.is_running() {
-            let message = "a viewer needs a terminal whose shell is running";
-            return Err(Failure::conflict("VIEWER_REQUIRES_RUNNING_SESSION", message));
+            return Err(Failure::nothing_to_view());
         }
         return Ok(socket.on_upgrade(move |socket| client.view(socket)));
     }
     let takes_over = query.takeover.as_deref() == Some("1");
-    let lease = if takes_over { None } else { Some(Lease::take(client.process.id()).ok_or_else(taken)?) };
+    let lease =
+        if takes_over { None } else { Some(Lease::take(client.process.id()).ok_or_else(Failure::already_connected)?) };
     Ok(socket.on_upgrade(move |socket| async move {
         // Only now: who cannot shake hands evicts nobody.
         let lease = lease.unwrap_or_else(|| Lease::take_over(client.process.id()));
         client.hold(socket, lease, on_pipes).await;
     }))
-}
-
-fn taken() -> Failure {
-    Failure::conflict("ALREADY_CONNECTED", "somebody else is connected to this terminal; connect with takeover=1")
 }
 
 /// One who has shaken hands.
@@ -105,10 +102,10 @@ impl Client {
 
     async fn hold(self, socket: WebSocket, lease: Lease, on_pipes: bool) {
         let (is_running, before) = (self.process.is_running(), self.process.info().output_end);
-        if let Err(error) = pty::start(&self.app, &self.process, on_pipes).await {
+        if let Err(error) = rest::start(&self.app, &self.process, on_pipes).await {
             // Free for the next try, however long this client takes to hear of it.
             drop(lease);
-            return refuse(socket, "START_FAILED", &error).await;
+            return refuse(socket, SocketError::StartFailed, &error).await;
         }
         // What a shell prints that was started just now is no replay.
         let until = if is_running { self.process.info().output_end } else { before };
@@ -127,7 +124,7 @@ impl Client {
             Ok(both) => both,
             Err(error) => {
                 drop(lease);
-                return refuse(socket, "RUNTIME_ERROR", &error).await;
+                return refuse(socket, SocketError::Runtime, &error).await;
             }
         };
         app.metrics.attached();
@@ -200,8 +197,8 @@ async fn send(socket: &mut WebSocket, frame: Message) -> Result<(), Gone> {
 }
 
 /// An error frame, and the end of the connection.
-async fn refuse(mut socket: WebSocket, code: &str, error: &Error) {
-    for frame in [control::error(code, &error.to_string()), close(1011, "it cannot be served")] {
+async fn refuse(mut socket: WebSocket, kind: SocketError, error: &Error) {
+    for frame in [kind.frame(&error.to_string()), close(1011, "it cannot be served")] {
         if send(&mut socket, frame).await.is_err() {
             return;
         }

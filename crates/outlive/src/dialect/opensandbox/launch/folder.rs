@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use super::super::error::Failure;
 use super::env_file::{Variables, reference};
-use super::error::Failure;
 
 /// With its variables filled in. `~` is left to whoever knows the user.
-pub(super) fn expand(cwd: &str, variables: &Variables, more: &BTreeMap<String, String>) -> Result<String, Failure> {
+pub(in super::super) fn expand(
+    cwd: &str,
+    variables: &Variables,
+    more: &BTreeMap<String, String>,
+) -> Result<String, Failure> {
     let mut path = String::new();
     let mut rest = cwd;
     while let Some(at) = rest.find('$') {
@@ -27,7 +31,7 @@ pub(super) fn expand(cwd: &str, variables: &Variables, more: &BTreeMap<String, S
 }
 
 /// The same, for one that is looked at or made here.
-pub(super) fn expand_all(cwd: &str, variables: &Variables) -> Result<String, Failure> {
+pub(in super::super) fn expand_all(cwd: &str, variables: &Variables) -> Result<String, Failure> {
     let none = BTreeMap::new();
     let path = expand(cwd, variables, &none)?;
     let home = || variables.get("HOME", &none).unwrap_or_else(|| "/".to_owned());
@@ -39,12 +43,12 @@ pub(super) fn expand_all(cwd: &str, variables: &Variables) -> Result<String, Fai
 }
 
 /// Makes it, with all that leads to it, if it is not there.
-pub(super) async fn make(path: &str) -> Result<(), Failure> {
+pub(in super::super) async fn make(path: &str) -> Result<(), Failure> {
     let made = on_disk(path, std::fs::create_dir_all).await;
     made.map_err(|error| Failure::invalid(format!("cannot create working directory {path}: {error}")))
 }
 
-pub(super) async fn must_exist(path: &str) -> Result<(), Failure> {
+pub(in super::super) async fn must_exist(path: &str) -> Result<(), Failure> {
     match on_disk(path, std::fs::metadata).await {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => Err(Failure::invalid(format!("working directory is not a directory: {path}"))),

@@ -8,43 +8,44 @@ use axum::response::{IntoResponse, Response};
 use futures_util::Stream;
 use outlive_holder::clock;
 use serde::Serialize;
+use tokio::time::{Instant, Interval, interval_at};
 
 /// How often a sign of life is sent.
-pub(super) const PING_EVERY: Duration = Duration::from_secs(3);
+const PING_EVERY: Duration = Duration::from_secs(3);
 
 /// Absent fields are left out.
 #[derive(Default, Serialize)]
-pub(super) struct Event<'a> {
+pub(in super::super) struct Event<'a> {
     #[serde(rename = "type")]
-    pub(super) kind: &'static str,
+    pub(in super::super) kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) text: Option<&'a str>,
+    pub(in super::super) text: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) error: Option<Fault>,
+    pub(in super::super) error: Option<Fault>,
     #[serde(skip_serializing_if = "is_zero")]
-    pub(super) execution_time: u64,
+    pub(in super::super) execution_time: u64,
     /// By which `resume` is told how far somebody has come.
     #[serde(skip_serializing_if = "is_zero")]
-    pub(super) eid: u64,
+    pub(in super::super) eid: u64,
     /// The text goes on in the next event of its stream.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(super) partial: bool,
+    pub(in super::super) partial: bool,
     /// Which signal ended it, and whether its time was up: the code −1 tells neither.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) signal: Option<String>,
+    pub(in super::super) signal: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(super) timed_out: bool,
+    pub(in super::super) timed_out: bool,
     /// Set when it is sent.
-    pub(super) timestamp: u64,
+    pub(in super::super) timestamp: u64,
 }
 
 /// Of an end that was not well.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Fault {
-    pub(super) ename: &'static str,
+pub(in super::super) struct Fault {
+    pub(in super::super) ename: &'static str,
     /// The exit code, or a text if there is none.
-    pub(super) evalue: String,
-    pub(super) traceback: Vec<String>,
+    pub(in super::super) evalue: String,
+    pub(in super::super) traceback: Vec<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
@@ -53,7 +54,7 @@ fn is_zero(number: &u64) -> bool {
 }
 
 impl Event<'_> {
-    pub(super) fn append(mut self, piece: &mut Vec<u8>) {
+    pub(in super::super) fn append(mut self, piece: &mut Vec<u8>) {
         self.timestamp = clock::wall_ms();
         // Into memory, of text and numbers: this cannot fail.
         let _ = serde_json::to_writer(&mut *piece, &self);
@@ -62,18 +63,23 @@ impl Event<'_> {
 }
 
 /// How every stream begins.
-pub(super) fn opening(id: &str) -> Vec<u8> {
+pub(in super::super) fn opening(id: &str) -> Vec<u8> {
     let mut piece = Vec::new();
     Event { kind: "init", text: Some(id), ..Event::default() }.append(&mut piece);
     ping(&mut piece);
     piece
 }
 
-pub(super) fn ping(piece: &mut Vec<u8>) {
+pub(in super::super) fn ping(piece: &mut Vec<u8>) {
     Event { kind: "ping", text: Some("pong"), ..Event::default() }.append(piece);
 }
 
-pub(super) fn answer(pieces: impl Stream<Item = std::io::Result<Bytes>> + Send + 'static) -> Response {
+/// When to give a sign of life.
+pub(in super::super) fn pings() -> Interval {
+    interval_at(Instant::now() + PING_EVERY, PING_EVERY)
+}
+
+pub(in super::super) fn answer(pieces: impl Stream<Item = std::io::Result<Bytes>> + Send + 'static) -> Response {
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
@@ -83,7 +89,7 @@ pub(super) fn answer(pieces: impl Stream<Item = std::io::Result<Bytes>> + Send +
 }
 
 /// A body that is cut off cannot be taken for a complete one.
-pub(super) fn cut_off() -> std::io::Error {
+pub(in super::super) fn cut_off() -> std::io::Error {
     std::io::Error::other("the server is being replaced; what was started goes on")
 }
 

@@ -8,9 +8,9 @@ use outlive_core::attach::Size;
 use outlive_core::log::{Cursor, Exit, Stream};
 use serde_json::json;
 
+use super::super::events::end::End;
+use super::super::ids;
 use super::control::{Hand, text};
-use super::end::End;
-use super::ids;
 use super::lease::Lease;
 use crate::socket::{AfterGap, Frames, Reply, Speech, close};
 

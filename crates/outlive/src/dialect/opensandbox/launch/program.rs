@@ -4,20 +4,20 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use outlive_core::process::{Pty, Spec};
 
-use super::error::Failure;
+use super::super::error::Failure;
 
 /// Says how a process came to be: `background` and `foreground` commands, and `pty`, whose shell may be started again.
-pub(super) const KIND: &str = "opensandbox.kind";
-pub(super) const FOREGROUND: &str = "foreground";
-pub(super) const BACKGROUND: &str = "background";
-pub(super) const PTY: &str = "pty";
+pub(in super::super) const KIND: &str = "opensandbox.kind";
+pub(in super::super) const FOREGROUND: &str = "foreground";
+pub(in super::super) const BACKGROUND: &str = "background";
+pub(in super::super) const PTY: &str = "pty";
 /// Of a command that could not be started: why.
-pub(super) const START_ERROR: &str = "opensandbox.startError";
+pub(in super::super) const START_ERROR: &str = "opensandbox.startError";
 /// Of what is written into an annotation, which may have 4096 bytes.
 const MOST_LETTERS: usize = 900;
 
 /// The usual size of a terminal.
-pub(super) const USUAL: Pty = Pty { cols: 80, rows: 24 };
+pub(in super::super) const USUAL: Pty = Pty { cols: 80, rows: 24 };
 
 /// bash where there is one.
 fn shell() -> &'static str {
@@ -30,12 +30,12 @@ fn shell() -> &'static str {
 }
 
 /// A process that runs a line of shell text.
-pub(super) fn of_text(text: &str) -> Spec {
+pub(in super::super) fn of_text(text: &str) -> Spec {
     Spec { command: shell().to_owned(), args: vec!["-c".to_owned(), text.to_owned()], ..Spec::default() }
 }
 
 /// A process that is this program.
-pub(super) fn of_argv(argv: &[String]) -> Result<Spec, Failure> {
+pub(in super::super) fn of_argv(argv: &[String]) -> Result<Spec, Failure> {
     let [program, args @ ..] = argv else { return Err(Failure::invalid("argv: a program is needed")) };
     if program.is_empty() || argv.iter().any(|argument| argument.contains('\0')) {
         return Err(Failure::invalid("argv: the program must have a name, and nothing may contain NUL"));
@@ -44,7 +44,7 @@ pub(super) fn of_argv(argv: &[String]) -> Result<Spec, Failure> {
 }
 
 /// A shell for somebody to type into, or the one line that it runs.
-pub(super) fn interactive(text: Option<&str>) -> Spec {
+pub(in super::super) fn interactive(text: Option<&str>) -> Spec {
     let command = shell();
     let plain: &[&str] = if command == "bash" { &["--norc", "--noprofile"] } else { &[] };
     let line = text.filter(|text| !text.trim().is_empty()).map(|text| ["-c", text]);
@@ -53,7 +53,7 @@ pub(super) fn interactive(text: Option<&str>) -> Spec {
 }
 
 /// In the place of a program that cannot be started: its record says why, and ends with the code that clients know for this.
-pub(super) fn in_place_of(failed: Spec, why: &str) -> Spec {
+pub(in super::super) fn in_place_of(failed: Spec, why: &str) -> Spec {
     let mut annotations = failed.annotations;
     annotations.insert(START_ERROR.to_owned(), shortened(why));
     annotations.insert(CONTENT.to_owned(), shortened(&content(&failed.command, &failed.args)));
@@ -62,7 +62,7 @@ pub(super) fn in_place_of(failed: Spec, why: &str) -> Spec {
 }
 
 /// So that it fits into an annotation.
-pub(super) fn shortened(text: &str) -> String {
+pub(in super::super) fn shortened(text: &str) -> String {
     text.chars().take(MOST_LETTERS).collect()
 }
 
@@ -70,7 +70,7 @@ pub(super) fn shortened(text: &str) -> String {
 const CONTENT: &str = "opensandbox.content";
 
 /// What a client has asked to run.
-pub(super) fn content_of(spec: &Spec) -> String {
+pub(in super::super) fn content_of(spec: &Spec) -> String {
     match spec.annotations.get(CONTENT) {
         Some(content) => content.clone(),
         None => content(&spec.command, &spec.args),
@@ -85,7 +85,7 @@ fn content(command: &str, args: &[String]) -> String {
 }
 
 /// A size that a terminal can have. What is not given is as usual.
-pub(super) fn size(cols: Option<u32>, rows: Option<u32>) -> Result<Pty, Failure> {
+pub(in super::super) fn size(cols: Option<u32>, rows: Option<u32>) -> Result<Pty, Failure> {
     let fit = |name: &str, wanted: Option<u32>, usual: u16| match wanted {
         None => Ok(usual),
         Some(number) => match u16::try_from(number) {

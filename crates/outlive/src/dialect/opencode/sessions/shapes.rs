@@ -97,7 +97,7 @@ pub(super) struct Ended {
     pub(super) aborted: bool,
 }
 
-/// The message of a command that has ended. `output` is what of it is kept.
+/// The message of a command that has ended. What it printed is filled in by those who keep or show it (`output.rs`).
 pub(super) fn complete(message: &mut Message, ended: &Ended, process: &str) {
     message.info["time"]["completed"] = ended.at_ms.into();
     let Some(part) = message.parts.first_mut() else { return };

@@ -12,17 +12,17 @@ const KILL: u8 = 9;
 
 /// Code or signal; and the time limit, if that was the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct End {
-    pub(super) status: Result<u8, u8>,
-    pub(super) timed_out: bool,
+pub(in super::super) struct End {
+    pub(in super::super) status: Result<u8, u8>,
+    pub(in super::super) timed_out: bool,
 }
 
 impl End {
-    pub(super) fn of(exit: &Exit) -> Self {
+    pub(in super::super) fn of(exit: &Exit) -> Self {
         Self { status: exit.status, timed_out: exit.cause == Cause::TimedOut }
     }
 
-    pub(super) fn of_exec(info: &ExecInfo) -> Self {
+    pub(in super::super) fn of_exec(info: &ExecInfo) -> Self {
         let by_signal = info.signal.as_deref().and_then(|name| signal::parse(name).ok());
         let status = match (info.timed_out, by_signal) {
             // To its clients a time limit is a kill.
@@ -33,16 +33,16 @@ impl End {
         Self { status, timed_out: info.timed_out }
     }
 
-    pub(super) fn code(self) -> i32 {
+    pub(in super::super) fn code(self) -> i32 {
         self.status.map_or(-1, i32::from)
     }
 
-    pub(super) fn signal(self) -> Option<String> {
+    pub(in super::super) fn signal(self) -> Option<String> {
         self.status.err().map(|number| signal::name(i32::from(number)))
     }
 
     /// `None` if all was well.
-    pub(super) fn text(self) -> Option<String> {
+    pub(in super::super) fn text(self) -> Option<String> {
         match self.status {
             Ok(0) => None,
             Ok(code) => Some(format!("exit status {code}")),
@@ -51,7 +51,7 @@ impl End {
     }
 
     /// The last event of a stream.
-    pub(super) fn event(self, took_ms: u64, limit_ms: Option<u64>) -> Event<'static> {
+    pub(in super::super) fn event(self, took_ms: u64, limit_ms: Option<u64>) -> Event<'static> {
         let Some(text) = self.text() else {
             return Event { kind: "execution_complete", execution_time: took_ms, ..Event::default() };
         };
@@ -71,7 +71,7 @@ impl End {
 }
 
 /// The end of a stream that has no exit code to tell.
-pub(super) fn fault(why: &str) -> Event<'static> {
+pub(in super::super) fn fault(why: &str) -> Event<'static> {
     let error = Some(Fault { ename: NAME, evalue: why.to_owned(), traceback: vec![why.to_owned()] });
     Event { kind: "error", error, ..Event::default() }
 }

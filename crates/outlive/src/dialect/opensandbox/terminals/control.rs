@@ -9,6 +9,7 @@ use outlive_core::process::Process;
 use outlive_core::{Error, signal};
 use serde_json::{Value, json};
 
+use super::super::error::SocketError;
 use crate::socket::{Reply, close};
 
 /// A viewer who goes on typing is sent away at this many tries.
@@ -20,10 +21,6 @@ const KEYS: [u8; 2] = [2, 3];
 
 pub(super) fn text(frame: &Value) -> Message {
     Message::Text(frame.to_string().into())
-}
-
-pub(super) fn error(code: &str, message: &str) -> Message {
-    text(&json!({ "type": "error", "code": code, "error": message }))
 }
 
 /// One client at a process.
@@ -63,7 +60,7 @@ impl Hand {
             return self.read_only();
         }
         let written = self.attachment.input(bytes).await;
-        told("STDIN_WRITE_FAILED", written)
+        told(SocketError::StdinWriteFailed, written)
     }
 
     pub(super) async fn obey(&self, frame: &str) -> Reply {
@@ -76,13 +73,13 @@ impl Hand {
             Wish::Nothing => Reply::Nothing,
             Wish::Ping => Reply::Send(text(&json!({ "type": "pong" }))),
             Wish::Stdin(data) => self.type_in(data.as_bytes()).await,
-            Wish::Eof => told("STDIN_WRITE_FAILED", self.end_input().await),
+            Wish::Eof => told(SocketError::StdinWriteFailed, self.end_input().await),
             Wish::Resize(size) => {
                 self.attachment.resize(size);
                 Reply::Nothing
             }
-            Wish::Signal(number) => told("RUNTIME_ERROR", self.signal(number).await),
-            Wish::Nonsense(why) => self.complain(error("INVALID_FRAME", &why), MOST_ERRORS),
+            Wish::Signal(number) => told(SocketError::Runtime, self.signal(number).await),
+            Wish::Nonsense(why) => self.complain(SocketError::InvalidFrame.frame(&why), MOST_ERRORS),
         }
     }
 
@@ -104,7 +101,7 @@ impl Hand {
     }
 
     fn read_only(&self) -> Reply {
-        self.complain(error("READ_ONLY", "a viewer may only look"), MOST_VIOLATIONS - 1)
+        self.complain(SocketError::ReadOnly.frame("a viewer may only look"), MOST_VIOLATIONS - 1)
     }
 
     fn complain(&self, error: Message, most: u32) -> Reply {
@@ -115,10 +112,10 @@ impl Hand {
     }
 }
 
-fn told(code: &str, result: Result<(), Error>) -> Reply {
+fn told(kind: SocketError, result: Result<(), Error>) -> Reply {
     match result {
         Ok(()) => Reply::Nothing,
-        Err(why) => Reply::Send(error(code, &why.to_string())),
+        Err(why) => Reply::Send(kind.frame(&why.to_string())),
     }
 }
 
@@ -150,7 +147,7 @@ fn understand(frame: &str) -> Wish {
 }
 
 #[cfg(any(fuzzing, test))]
-pub(super) fn fuzz(frame: &str) {
+pub(in super::super) fn fuzz(frame: &str) {
     let _ = understand(frame);
 }
 

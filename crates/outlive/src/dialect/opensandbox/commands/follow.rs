@@ -8,13 +8,13 @@ use futures_util::{Stream, stream};
 use outlive_core::attach::{Attachment, Role};
 use outlive_core::log::{Exit, Item};
 use outlive_core::process::Process;
-use tokio::time::{Instant, Interval, interval_at};
+use tokio::time::Interval;
 
-use super::end::{self, End};
-use super::error::Failure;
-use super::event::{PING_EVERY, cut_off, ping};
-use super::output::{Output, PIECE_BYTES, Told};
-use super::program::START_ERROR;
+use super::super::error::Failure;
+use super::super::events::end::{self, End};
+use super::super::events::event::{cut_off, ping, pings};
+use super::super::events::output::{Output, PIECE_BYTES, Told};
+use super::super::launch::program::START_ERROR;
 use crate::api::App;
 use crate::peer::Peer;
 
@@ -43,11 +43,6 @@ pub(super) fn follow(
         Some((piece, following))
     });
     Ok(futures_util::StreamExt::chain(stream::iter([Ok(Bytes::from(opening))]), rest))
-}
-
-/// When to give a sign of life.
-pub(super) fn pings() -> Interval {
-    interval_at(Instant::now() + PING_EVERY, PING_EVERY)
 }
 
 impl Following {

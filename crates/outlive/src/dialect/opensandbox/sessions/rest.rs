@@ -10,22 +10,23 @@ use outlive_core::{Error, session};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::asked::{Named, Sent, SentOrNothing};
-use super::env_file::Variables;
-use super::error::Failure;
-use super::session_run::follow;
-use super::{event, folder, ids};
+use super::super::asked::{Named, Sent, SentOrNothing};
+use super::super::error::Failure;
+use super::super::events::event;
+use super::super::ids;
+use super::super::launch::{Variables, folder};
+use super::follow::follow;
 use crate::api::App;
 
 /// Unless a command has a limit of its own.
 const LONGEST_RUN_MS: u64 = 24 * 60 * 60 * 1000;
 
 #[derive(Default, Deserialize)]
-pub(super) struct CreateRequest {
+pub(in super::super) struct CreateRequest {
     cwd: Option<String>,
 }
 
-pub(super) async fn create(
+pub(in super::super) async fn create(
     State(app): State<App>,
     SentOrNothing(request): SentOrNothing<CreateRequest>,
 ) -> Result<Json<Value>, Failure> {
@@ -51,7 +52,7 @@ pub(super) async fn create(
     Ok(Json(json!({ "session_id": session.id() })))
 }
 
-pub(super) async fn delete(State(app): State<App>, Named(id): Named<String>) -> Result<(), Failure> {
+pub(in super::super) async fn delete(State(app): State<App>, Named(id): Named<String>) -> Result<(), Failure> {
     end(&app, &id).await.map_err(|error| match error {
         Error::NotFound { .. } => Failure::no_context(&id),
         other => other.into(),
@@ -59,20 +60,20 @@ pub(super) async fn delete(State(app): State<App>, Named(id): Named<String>) -> 
 }
 
 /// In a task of its own: nobody who goes away leaves it half deleted.
-pub(super) async fn end(app: &App, id: &str) -> Result<(), Error> {
+pub(in super::super) async fn end(app: &App, id: &str) -> Result<(), Error> {
     let (core, id) = (app.core.clone(), id.to_owned());
     tokio::spawn(async move { core.delete_session(&id).await }).await.map_err(|_| Error::holder_gone())?
 }
 
 #[derive(Deserialize)]
-pub(super) struct RunRequest {
+pub(in super::super) struct RunRequest {
     command: Option<String>,
     cwd: Option<String>,
     /// In milliseconds; 0 is none.
     timeout: Option<i64>,
 }
 
-pub(super) async fn run(
+pub(in super::super) async fn run(
     State(app): State<App>,
     Named(id): Named<String>,
     Sent(request): Sent<RunRequest>,

@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 /// A folder, and OpenCode's name for a copy of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Scope {
+pub(super) struct Location {
     /// As the client said it; none: everything.
     pub(super) directory: Option<String>,
     pub(super) workspace: Option<String>,
 }
 
 /// The SDK sends a header, or for GET the query; below `/api` under another name.
-impl<S: Send + Sync> FromRequestParts<S> for Scope {
+impl<S: Send + Sync> FromRequestParts<S> for Location {
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
@@ -39,7 +39,7 @@ fn unescape(text: &str) -> String {
     form_urlencoded::parse(escaped.as_bytes()).next().map(|(name, _)| name.into_owned()).unwrap_or_default()
 }
 
-impl Scope {
+impl Location {
     /// Where things begin: the folder that was asked for, or the one outlive was started in.
     pub(super) fn folder(&self) -> String {
         self.directory.clone().unwrap_or_else(working_folder)
@@ -51,7 +51,7 @@ impl Scope {
     }
 
     /// As answers below `/api` carry it.
-    pub(super) fn location(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         let directory = self.folder();
         let mut location = json!({ "directory": directory, "project": { "id": "global", "directory": directory } });
         if let Some(workspace) = &self.workspace {
@@ -76,13 +76,13 @@ mod tests {
 
     use super::*;
 
-    async fn see(uri: &str, headers: &[(&str, &str)]) -> Scope {
+    async fn see(uri: &str, headers: &[(&str, &str)]) -> Location {
         let mut request = Request::builder().uri(uri);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let (mut parts, ()) = request.body(()).unwrap().into_parts();
-        Scope::from_request_parts(&mut parts, &()).await.unwrap()
+        Location::from_request_parts(&mut parts, &()).await.unwrap()
     }
 
     #[tokio::test]

@@ -15,13 +15,13 @@ const MOST_BYTES: u64 = 1 << 20;
 
 /// What a program is started with, besides what outlive itself has.
 #[derive(Default)]
-pub(super) struct Variables {
+pub(in super::super) struct Variables {
     path: Option<String>,
     file: Vec<(String, String)>,
 }
 
 impl Variables {
-    pub(super) async fn read(app: &App) -> Self {
+    pub(in super::super) async fn read(app: &App) -> Self {
         let core = app.core.clone();
         let read = move || {
             let set = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
@@ -35,19 +35,19 @@ impl Variables {
     }
 
     /// With `more` over them.
-    pub(super) fn with(&self, more: BTreeMap<String, String>) -> BTreeMap<String, Option<String>> {
+    pub(in super::super) fn with(&self, more: BTreeMap<String, String>) -> BTreeMap<String, Option<String>> {
         let path = self.path.clone().map(|path| (VARIABLE.to_owned(), path));
         let all = path.into_iter().chain(self.file.iter().cloned()).chain(more);
         all.map(|(name, value)| (name, Some(value))).collect()
     }
 
     /// What a program with these would see.
-    pub(super) fn get(&self, name: &str, more: &BTreeMap<String, String>) -> Option<String> {
+    pub(in super::super) fn get(&self, name: &str, more: &BTreeMap<String, String>) -> Option<String> {
         let in_file = || self.file.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.clone());
         more.get(name).cloned().or_else(in_file).or_else(|| own(name))
     }
 
-    pub(super) fn of_file(&self) -> impl Iterator<Item = &(String, String)> {
+    pub(in super::super) fn of_file(&self) -> impl Iterator<Item = &(String, String)> {
         self.file.iter()
     }
 }
@@ -167,13 +167,13 @@ pub(super) fn reference(text: &str) -> Option<(&str, usize)> {
     is_name(&text[..end]).then_some((&text[..end], end + 1))
 }
 
-pub(super) fn is_name(name: &str) -> bool {
+fn is_name(name: &str) -> bool {
     let begins = name.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_');
     begins && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 #[cfg(any(fuzzing, test))]
-pub(super) fn fuzz(text: &str) {
+pub(in super::super) fn fuzz(text: &str) {
     let found = parse(text, |_| None);
     assert!(found.iter().all(|(name, _)| is_name(name)));
 }

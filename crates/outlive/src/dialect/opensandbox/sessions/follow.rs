@@ -9,10 +9,9 @@ use outlive_core::log::{Cursor, Flow, Start, StreamFilter};
 use outlive_core::session::{Exec, Session};
 use tokio::time::Interval;
 
-use super::end::{self, End};
-use super::event::{Event, cut_off, ping};
-use super::follow::pings;
-use super::output::{Output, PIECE_BYTES, Told};
+use super::super::events::end::{self, End};
+use super::super::events::event::{Event, cut_off, ping, pings};
+use super::super::events::output::{Output, PIECE_BYTES, Told};
 use crate::api::App;
 
 struct Running {
