@@ -1,9 +1,10 @@
 // The bridge, as the agents extension drives it; raw where that has no call.
 
 import assert from 'node:assert/strict';
+import { eventually, mark, numbers, printNumbers, within } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
 import { early, quiet } from '../early.mjs';
-import { PLAIN, eventually, fresh, mark, numbers, open, printNumbers, within } from '../support.mjs';
+import { PLAIN, fresh, open } from '../support.mjs';
 
 check('bridge_is_there_and_describes_itself', async (t) => {
   assert.deepEqual((await t.raw('GET', '/health')).json, { ok: true });

@@ -1,9 +1,10 @@
 // Clients that do not read, and those who are not to notice.
 
 import assert from 'node:assert/strict';
+import { eventually, within } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
 import { quiet } from '../early.mjs';
-import { STATELESS, eventually, open, within } from '../support.mjs';
+import { STATELESS, open } from '../support.mjs';
 
 /** How long the 99th of a hundred calls takes while something else goes on. */
 async function p99(t) {

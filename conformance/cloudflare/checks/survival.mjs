@@ -1,9 +1,10 @@
 // The server dies in the middle, or is replaced.
 
 import assert from 'node:assert/strict';
+import { eventually } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
 import { quiet } from '../early.mjs';
-import { STATELESS, eventually, parseSSEStream, textOf } from '../support.mjs';
+import { STATELESS, parseSSEStream, textOf } from '../support.mjs';
 
 check('survival_processes_streams_and_chosen_ids', async (t) => {
   await quiet();

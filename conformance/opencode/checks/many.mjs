@@ -3,9 +3,10 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
+import { eventually, numbers, printNumbers } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
 import { quietCheck } from '../quiet.mjs';
-import { data, eventually, numbers, onTerminal, printNumbers } from '../support.mjs';
+import { data, onTerminal } from '../support.mjs';
 
 /** Asks outlive's health until told to stop, from a thread of its own: what this one has to do must not count. */
 async function watchHealth(t) {
@@ -38,7 +39,7 @@ async function watchHealth(t) {
 }
 
 check('many_32_terminals_at_once', async (t) => {
-  const expected = onTerminal(numbers(100_000));
+  const expected = onTerminal(numbers(100_000).toString('latin1'));
   await Promise.all([...Array(32).keys()].map(async (n) => {
     const pty = await t.pty(`head -n 1 >/dev/null; ${printNumbers(100_000)}; printf 'end ${n}'`);
     const terminal = await (await t.connect(pty.id)).ready();

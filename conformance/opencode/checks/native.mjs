@@ -1,9 +1,10 @@
 // One process, seen from all sides.
 
 import assert from 'node:assert/strict';
+import { eventually } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
 import { quietCheck } from '../quiet.mjs';
-import { data, eventually, nativeId, refused } from '../support.mjs';
+import { data, nativeId, refused } from '../support.mjs';
 
 check('native_lists_types_and_kills_what_opencode_started', async (t) => {
   const pty = await t.pty('stty -echo; echo hello; exec cat', { title: 'seen from there' });

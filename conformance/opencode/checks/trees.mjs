@@ -1,9 +1,10 @@
 // Ends that take everything along.
 
 import assert from 'node:assert/strict';
+import { eventually, mark } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
 import { quietCheck } from '../quiet.mjs';
-import { data, eventually, mark, refused } from '../support.mjs';
+import { data, refused } from '../support.mjs';
 
 /** A child, one that ignores signals, and one with a session of its own; each carries the mark. */
 const family = (name) => `
