@@ -1,7 +1,7 @@
 // The server as a check sees it beside its official client: outlive's own API, and the death of the server.
 
 import assert from 'node:assert/strict';
-import { eventually } from './facts.mjs';
+import { PATIENCE_MS, eventually } from './facts.mjs';
 
 /** More than a client keeps open. */
 const CONNECTIONS = 40;
@@ -21,6 +21,29 @@ export class Native {
     const text = await response.text();
     assert.ok(response.ok, `${method} ${path}: ${response.status} ${text.slice(0, 200)}`);
     return text === '' ? undefined : JSON.parse(text);
+  }
+
+  /** The native id of what checks name `id`. Suites whose clients have other ids override it. */
+  nativeId(id) {
+    return id;
+  }
+
+  async nativeOutput(id) {
+    const response = await fetch(`${this.base}/v1/processes/${this.nativeId(id)}/output`);
+    assert.equal(response.status, 200);
+    return Buffer.from(await response.arrayBuffer());
+  }
+
+  /** Waits until the output matches, by the server's own wait. */
+  async untilPrinted(id, pattern) {
+    const wait = { for: 'output', pattern, timeoutMs: PATIENCE_MS, from: 0 };
+    const { outcome } = await this.native('POST', `/v1/processes/${this.nativeId(id)}/wait`, wait);
+    assert.equal(outcome, 'matched', `${pattern} in the output`);
+  }
+
+  async untilExited(id) {
+    const { outcome } = await this.native('POST', `/v1/processes/${this.nativeId(id)}/wait`, { timeoutMs: PATIENCE_MS });
+    assert.equal(outcome, 'exited');
   }
 
   /** How many processes of this machine have this in their command line. */

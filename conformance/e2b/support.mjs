@@ -113,26 +113,12 @@ export class Context extends Native {
 
   // ---- outlive's own API
 
+  nativeId(pid) {
+    return `pid:${pid}`;
+  }
+
   info(pid) {
     return this.native('GET', `/v1/processes/pid:${pid}`);
-  }
-
-  async nativeOutput(pid) {
-    const response = await fetch(`${this.base}/v1/processes/pid:${pid}/output`);
-    assert.equal(response.status, 200);
-    return Buffer.from(await response.arrayBuffer());
-  }
-
-  /** Waits until the output matches, by the server's own wait. */
-  async untilPrinted(pid, pattern) {
-    const wait = { for: 'output', pattern, timeoutMs: PATIENCE_MS, from: 0 };
-    const { outcome } = await this.native('POST', `/v1/processes/pid:${pid}/wait`, wait);
-    assert.equal(outcome, 'matched', `${pattern} in the output`);
-  }
-
-  async untilExited(pid) {
-    const { outcome } = await this.native('POST', `/v1/processes/pid:${pid}/wait`, { timeoutMs: PATIENCE_MS });
-    assert.equal(outcome, 'exited');
   }
 }
 

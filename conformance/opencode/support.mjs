@@ -100,22 +100,9 @@ export class Context extends Native {
 
   // ---- outlive's own API
 
-  async nativeOutput(id) {
-    const response = await fetch(`${this.base}/v1/processes/${id}/output`);
-    assert.equal(response.status, 200);
-    return Buffer.from(await response.arrayBuffer());
-  }
-
-  /** Waits until the output matches, by the server's own wait. */
-  async untilPrinted(pty, pattern) {
-    const wait = { for: 'output', pattern, timeoutMs: PATIENCE_MS, from: 0 };
-    const { outcome } = await this.native('POST', `/v1/processes/${nativeId(pty.id ?? pty)}/wait`, wait);
-    assert.equal(outcome, 'matched', `${pattern} in the output`);
-  }
-
-  async untilExited(pty) {
-    const { outcome } = await this.native('POST', `/v1/processes/${nativeId(pty.id ?? pty)}/wait`, { timeoutMs: PATIENCE_MS });
-    assert.equal(outcome, 'exited');
+  /** Of a terminal, or of its id. */
+  nativeId(pty) {
+    return nativeId(pty.id ?? pty);
   }
 
   async raw(method, path, { body, headers = {}, url = this.url } = {}) {
