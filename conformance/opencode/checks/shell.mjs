@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { eventually, numbers, printNumbers } from '../../_shared/facts.mjs';
-import { quietCheck as check } from '../quiet.mjs';
+import { checkInEmptyHome as check } from '../empty-home.mjs';
 import { data, refused } from '../support.mjs';
 
 check('shell_answers_with_message_and_part_in_both_clients', async (t) => {

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { eventually, mark } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { quietCheck } from '../quiet.mjs';
+import { checkInEmptyHome } from '../empty-home.mjs';
 import { data } from '../support.mjs';
 
 check('survival_kill_9_in_the_middle_loses_nothing', async (t) => {
@@ -42,7 +42,7 @@ check('survival_kill_9_of_a_busy_terminal_loses_nothing', async (t) => {
   assert.ok(joined + terminal.text === `\r\n${[...Array(4000).keys()].map((n) => `${n} é😀\r\n`).join('')}end\r\n`);
 });
 
-quietCheck('survival_of_a_shell_command_and_its_session', async (t) => {
+checkInEmptyHome('survival_of_a_shell_command_and_its_session', async (t) => {
   const session = await t.session({ title: 'survivor' });
   const earlier = await t.shell('echo earlier', session);
   const call = t.second.session.shell({ sessionID: session.id, agent: 'build', command: 'echo before; sleep 1.5; echo after; exit 4' });
@@ -60,7 +60,7 @@ quietCheck('survival_of_a_shell_command_and_its_session', async (t) => {
   await eventually('idle', async () => data(await t.second.session.status())[session.id] === undefined);
 });
 
-quietCheck('survival_abort_reaches_a_command_of_the_server_before', async (t) => {
+checkInEmptyHome('survival_abort_reaches_a_command_of_the_server_before', async (t) => {
   const name = mark();
   const session = await t.session();
   const call = t.second.session.shell({ sessionID: session.id, agent: 'build', command: `echo up; sleep 300; : ${name}` });
