@@ -6,13 +6,17 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** Starts the binary that xtask names. `url` is the main address, `dialects[NAME]` those of dialects; `stop` ends it. */
-export async function startServer(flags, { dialects = [] } = {}) {
+/**
+ * Starts the binary that xtask names; `env` is what its environment has beyond ours. `url` is the main address, `dialects[NAME]` those of dialects;
+ * `stop` ends it.
+ */
+export async function startServer(flags, { dialects = [], env = {} } = {}) {
   const binary = process.env.OUTLIVE_BINARY;
   assert.ok(binary, 'OUTLIVE_BINARY must name the binary for this check');
   const dir = await mkdtemp(join(tmpdir(), 'outlive-conformance-'));
   const own = dialects.flatMap((name) => ['--dialect', `${name}=127.0.0.1:0`]);
   const child = spawn(binary, ['serve', '--listen', '127.0.0.1:0', '--state-dir', dir, ...own, ...flags], {
+    env: { ...process.env, ...env },
     stdio: ['ignore', 'pipe', 'ignore'],
   });
   const stop = async () => {

@@ -1,7 +1,6 @@
 #!/usr/bin/env node
 // A server that says yes to everything: 200 and {}. A check that passes against it checks nothing.
-//
-//   node run.mjs --base-url "$(…)"     with   OUTLIVE_BINARY=../_shared/stub.mjs   must fail every single check.
+// `node run.mjs --stub` must fail every single check.
 //
 // It takes the flags of `outlive serve` as far as suites use them, and says where it listens in the same words.
 

@@ -31,7 +31,7 @@ export function beginEarly(makeContext, only = []) {
 }
 
 /** Until nothing is under way but the check that asks: for those that want to be alone. */
-export async function quiet() {
+export async function alone() {
   await Promise.all([...[...registered.values()].map(({ over }) => over), ...beside]);
   for (const { context } of registered.values()) await context?.cleanUp();
 }

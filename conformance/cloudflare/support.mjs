@@ -1,5 +1,4 @@
-// What checks work with: Cloudflare's client over both of its transports, the terminal addon, the bridge's client, the raw protocol,
-// outlive's own API, and facts to wait for.
+// What checks work with: Cloudflare's client over both of its transports, the terminal addon, the bridge's client, and the raw protocol.
 
 import assert from 'node:assert/strict';
 import { rmSync, writeFileSync } from 'node:fs';
@@ -8,6 +7,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import './workers.mjs';
 import { WebSocket } from 'ws';
+import { eventually, settle, within } from '../_shared/facts.mjs';
+import { Native } from '../_shared/native.mjs';
 
 // Both packages look for these, as they are in a browser.
 globalThis.WebSocket = WebSocket;
@@ -25,15 +26,13 @@ writeFileSync(shell, '#!/bin/sh\nexec bash --norc\n', { mode: 0o755 });
 process.on('exit', () => rmSync(shell, { force: true }));
 export const PLAIN = `shell=${shell}`;
 export const STATELESS = '__DISABLE_SESSION__';
-/** Longer than anything should take, even on a busy machine. */
-const PATIENCE_MS = 20_000;
 
 let numbered = 0;
 export const fresh = (name = 's') => `${name}-${process.pid}-${(numbered += 1)}-${Math.random().toString(36).slice(2, 8)}`;
 
-export class Context {
+export class Context extends Native {
   constructor(base) {
-    this.base = base;
+    super(base);
     this.url = `${base}/cloudflare`;
     this.ws = this.url.replace('http', 'ws');
     this.atEnd = [];
@@ -41,8 +40,9 @@ export class Context {
   }
 
   async cleanUp() {
-    for (const step of this.atEnd.reverse()) await settle(step);
-    for (const sessionId of this.sessions) await settle(() => this.post('/api/session/delete', { sessionId }));
+    const settleSoon = (step) => settle(() => within(10_000, 'cleaning up', Promise.resolve().then(step)));
+    for (const step of this.atEnd.reverse()) await settleSoon(step);
+    for (const sessionId of this.sessions) await settleSoon(() => this.post('/api/session/delete', { sessionId }));
   }
 
   // ---- the container's client
@@ -174,39 +174,12 @@ export class Context {
 
   // ---- outlive's own API
 
-  async native(method, path, body, base = this.base) {
-    const response = await fetch(`${base}${path}`, {
-      method,
-      headers: body === undefined ? {} : { 'content-type': 'application/json' },
-      body: body === undefined ? undefined : JSON.stringify(body),
-    });
-    const text = await response.text();
-    assert.ok(response.ok, `${method} ${path}: ${response.status} ${text.slice(0, 200)}`);
-    return text === '' ? undefined : JSON.parse(text);
-  }
-
   /** The native view of a process that this dialect knows by an id. */
   async info(processId) {
     const { processes } = await this.native('GET', '/v1/processes');
     const found = processes.findLast((process) => process.id === processId || process.annotations?.['cloudflare.process'] === processId);
     assert.ok(found, `${processId} is not known to the native API`);
     return found;
-  }
-
-  /** How many processes of this machine have this in their command line. */
-  async living(mark) {
-    // Split, so that the look does not find itself.
-    const line = `pgrep -fc -- ${mark.slice(0, 3)}"${mark.slice(3)}" || true`;
-    const { stdout } = await this.native('POST', '/v1/processes/run', { command: line, shell: true });
-    assert.notEqual(stdout, undefined);
-    return Number(stdout);
-  }
-
-  async killServer() {
-    const { serverPid } = await this.native('GET', '/v1/health');
-    process.kill(serverPid, 'SIGKILL');
-    const look = () => this.native('GET', '/v1/health').catch(() => ({ serverPid }));
-    await eventually('another server', async () => (await look()).serverPid !== serverPid);
   }
 }
 
@@ -292,54 +265,4 @@ export function open(url, { method = 'POST', body, headers = {} } = {}) {
 
 export { parseSSEStream };
 
-// ---- facts
-
-export async function eventually(what, look) {
-  const until = Date.now() + PATIENCE_MS;
-  for (;;) {
-    const found = await look();
-    if (found) return found;
-    if (Date.now() > until) throw new Error(`never came: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 15));
-  }
-}
-
-export function within(ms, what, promise) {
-  let timer;
-  const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`not within ${ms} ms: ${what}`)), ms);
-  });
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
-}
-
-/** The error that a promise must end with. */
-export async function refused(promise, name, pattern = /./) {
-  const error = await promise.then(
-    (value) => assert.fail(`expected ${name}, got ${JSON.stringify(value)?.slice(0, 200)}`),
-    (reason) => reason,
-  );
-  assert.equal(error.name, name, error.message);
-  assert.match(error.message, pattern);
-  return error;
-}
-
-export const mark = () => `mark${Math.random().toString(36).slice(2)}`;
-
-/** Shell text that prints the first `length` bytes of the natural numbers, one a line; and the same bytes. */
-export const printNumbers = (length) => `seq 1 ${length} 2>/dev/null | head -c ${length}`;
-
-export function numbers(length) {
-  const bytes = Buffer.alloc(length);
-  for (let n = 1, at = 0; at < length; n += 1) at += bytes.write(`${n}\n`, at, 'latin1');
-  return bytes;
-}
-
 export const textOf = (events, type = 'stdout') => events.filter((event) => event.type === type).map(({ data }) => data).join('');
-
-async function settle(step) {
-  try {
-    await within(10_000, 'cleaning up', Promise.resolve().then(step));
-  } catch {
-    // Nothing depends on it.
-  }
-}

@@ -1,17 +1,17 @@
-// What checks work with: the SDK's sandbox, the raw protocol, outlive's own API, and facts to wait for.
+// What checks work with: the SDK's sandbox and the raw protocol.
 
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import { Sandbox } from 'e2b';
+import { PATIENCE_MS, settle, within } from '../_shared/facts.mjs';
+import { Native } from '../_shared/native.mjs';
 
-/** Longer than anything should take, even on a busy machine. */
-const PATIENCE_MS = 20_000;
 /** Every command is a login shell: without a HOME of its own it would run the profile of whoever started the server. */
 export const HOME = '/tmp';
 
-export class Context {
+export class Context extends Native {
   constructor(base) {
-    this.base = base;
+    super(base);
     this.url = `${base}/e2b`;
     this.atEnd = [];
     this.pids = new Set();
@@ -113,46 +113,12 @@ export class Context {
 
   // ---- outlive's own API
 
-  async native(method, path, body) {
-    const response = await fetch(`${this.base}${path}`, {
-      method,
-      headers: body === undefined ? {} : { 'content-type': 'application/json' },
-      body: body === undefined ? undefined : JSON.stringify(body),
-    });
-    const text = await response.text();
-    assert.ok(response.ok, `${method} ${path}: ${response.status} ${text.slice(0, 200)}`);
-    return text === '' ? undefined : JSON.parse(text);
+  nativeId(pid) {
+    return `pid:${pid}`;
   }
 
   info(pid) {
     return this.native('GET', `/v1/processes/pid:${pid}`);
-  }
-
-  async nativeOutput(pid) {
-    const response = await fetch(`${this.base}/v1/processes/pid:${pid}/output`);
-    assert.equal(response.status, 200);
-    return Buffer.from(await response.arrayBuffer());
-  }
-
-  /** Waits until the output matches, by the server's own wait. */
-  async untilPrinted(pid, pattern) {
-    const wait = { for: 'output', pattern, timeoutMs: PATIENCE_MS, from: 0 };
-    const { outcome } = await this.native('POST', `/v1/processes/pid:${pid}/wait`, wait);
-    assert.equal(outcome, 'matched', `${pattern} in the output`);
-  }
-
-  async untilExited(pid) {
-    const { outcome } = await this.native('POST', `/v1/processes/pid:${pid}/wait`, { timeoutMs: PATIENCE_MS });
-    assert.equal(outcome, 'exited');
-  }
-
-  /** How many processes of this machine have this in their command line. */
-  async living(mark) {
-    // Split, so that the look does not find itself.
-    const [head, tail] = [mark.slice(0, 3), mark.slice(3)];
-    const line = `pgrep -fc -- ${head}"${tail}" || true`;
-    const { stdout } = await this.native('POST', '/v1/processes/run', { command: line, shell: true });
-    return Number(stdout);
   }
 }
 
@@ -193,18 +159,6 @@ export function post(url, body, headers, { write } = {}) {
 export const data = (events, stream = 'stdout') =>
   Buffer.concat(events.filter((event) => event.data?.[stream]).map((event) => Buffer.from(event.data[stream], 'base64')));
 
-// ---- facts
-
-export async function eventually(what, look) {
-  const until = Date.now() + PATIENCE_MS;
-  for (;;) {
-    const found = await look();
-    if (found) return found;
-    if (Date.now() > until) throw new Error(`never came: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
-
 /** Bytes that come in, and a wait for a text in them. */
 export class Bytes {
   constructor() {
@@ -226,43 +180,5 @@ export class Bytes {
       const look = () => this.text().includes(text) && (resolve(), true);
       if (!look()) this.waiting.push(look);
     }));
-  }
-}
-
-export function within(ms, what, promise) {
-  let timer;
-  const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`not within ${ms} ms: ${what}`)), ms);
-  });
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
-}
-
-/** The error that a promise must end with. */
-export async function refused(promise, name, pattern = /./) {
-  const error = await promise.then(
-    (value) => assert.fail(`expected ${name}, got ${JSON.stringify(value)?.slice(0, 200)}`),
-    (reason) => reason,
-  );
-  assert.equal(error.name, name, error.message);
-  assert.match(error.message, pattern);
-  return error;
-}
-
-export const mark = () => `mark${Math.random().toString(36).slice(2)}`;
-
-/** Shell text that prints the first `length` bytes of the natural numbers, one a line; and the same bytes. */
-export const printNumbers = (length) => `seq 1 ${length} 2>/dev/null | head -c ${length}`;
-
-export function numbers(length) {
-  const bytes = Buffer.alloc(length);
-  for (let n = 1, at = 0; at < length; n += 1) at += bytes.write(`${n}\n`, at, 'latin1');
-  return bytes;
-}
-
-async function settle(step) {
-  try {
-    await step();
-  } catch {
-    // Nothing depends on it.
   }
 }

@@ -1,8 +1,7 @@
 // Drives a live server with both entries of the official OpenCode SDK, and with sockets as its web client opens them.
 
-import { parseArgs } from 'node:util';
-import { names, runAll } from '../_shared/frame.mjs';
-import { stopQuietServer } from './quiet.mjs';
+import { readArguments, runSuite } from '../_shared/main.mjs';
+import { stopServerWithEmptyHome } from './empty-home.mjs';
 import { Context } from './support.mjs';
 
 import './checks/fixed.mjs';
@@ -23,23 +22,4 @@ import './checks/native.mjs';
 import './checks/access.mjs';
 import './checks/survival.mjs';
 
-const { values } = parseArgs({
-  options: {
-    'base-url': { type: 'string' },
-    only: { type: 'string', multiple: true, default: [] },
-    list: { type: 'boolean', default: false },
-  },
-});
-if (values.list) {
-  console.log(names().join('\n'));
-  process.exit(0);
-}
-if (!values['base-url']) {
-  console.error('usage: node run.mjs --base-url http://127.0.0.1:PORT [--only NAME]... [--list]');
-  process.exit(2);
-}
-const base = values['base-url'].replace(/\/$/, '');
-const { passed, failed } = await runAll(() => new Context(base), values.only);
-await stopQuietServer();
-console.log(`${passed} passed, ${failed} failed`);
-process.exit(failed === 0 ? 0 : 1);
+await runSuite(readArguments(), (base) => new Context(base), { end: stopServerWithEmptyHome });

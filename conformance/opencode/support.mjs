@@ -1,15 +1,15 @@
-// What checks work with: both clients of the SDK, sockets as the web client opens them, outlive's own API, and facts to wait for.
+// What checks work with: both clients of the SDK, and sockets as the web client opens them.
 
 import assert from 'node:assert/strict';
 import { createOpencodeClient as createFirst } from '@opencode-ai/sdk/client';
 import { createOpencodeClient as createSecond } from '@opencode-ai/sdk/v2/client';
 import WebSocket from 'ws';
+import { PATIENCE_MS, settle, within } from '../_shared/facts.mjs';
+import { Native } from '../_shared/native.mjs';
 
-/** Longer than anything should take, even on a busy machine. */
-const PATIENCE_MS = 20_000;
-
-export class Context {
+export class Context extends Native {
   constructor(base) {
+    super(base);
     this.atEnd = [];
     this.move(base);
   }
@@ -100,42 +100,9 @@ export class Context {
 
   // ---- outlive's own API
 
-  async native(method, path, body) {
-    const response = await fetch(`${this.base}${path}`, {
-      method,
-      headers: body === undefined ? {} : { 'content-type': 'application/json' },
-      body: body === undefined ? undefined : JSON.stringify(body),
-    });
-    const text = await response.text();
-    assert.ok(response.ok, `${method} ${path}: ${response.status} ${text.slice(0, 200)}`);
-    return text === '' ? undefined : JSON.parse(text);
-  }
-
-  async nativeOutput(id) {
-    const response = await fetch(`${this.base}/v1/processes/${id}/output`);
-    assert.equal(response.status, 200);
-    return Buffer.from(await response.arrayBuffer());
-  }
-
-  /** Waits until the output matches, by the server's own wait. */
-  async untilPrinted(pty, pattern) {
-    const wait = { for: 'output', pattern, timeoutMs: PATIENCE_MS, from: 0 };
-    const { outcome } = await this.native('POST', `/v1/processes/${nativeId(pty.id ?? pty)}/wait`, wait);
-    assert.equal(outcome, 'matched', `${pattern} in the output`);
-  }
-
-  async untilExited(pty) {
-    const { outcome } = await this.native('POST', `/v1/processes/${nativeId(pty.id ?? pty)}/wait`, { timeoutMs: PATIENCE_MS });
-    assert.equal(outcome, 'exited');
-  }
-
-  /** How many processes of this machine have this in their command line. */
-  async living(mark) {
-    // Split, so that the look does not find itself.
-    const [head, tail] = [mark.slice(0, 3), mark.slice(3)];
-    const line = `pgrep -fc -- ${head}"${tail}" || true`;
-    const { stdout } = await this.native('POST', '/v1/processes/run', { command: line, shell: true });
-    return Number(stdout);
+  /** Of a terminal, or of its id. */
+  nativeId(pty) {
+    return nativeId(pty.id ?? pty);
   }
 
   async raw(method, path, { body, headers = {}, url = this.url } = {}) {
@@ -271,56 +238,7 @@ class Events {
   }
 }
 
-// ---- facts
-
-export async function eventually(what, look) {
-  const until = Date.now() + PATIENCE_MS;
-  for (;;) {
-    const found = await look();
-    if (found) return found;
-    if (Date.now() > until) throw new Error(`never came: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
-
-export function within(ms, what, promise) {
-  let timer;
-  const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`not within ${ms} ms: ${typeof what === 'function' ? what() : what}`)), ms);
-  });
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
-}
-
-export async function killServer(t) {
-  const { serverPid } = await t.native('GET', '/v1/health');
-  process.kill(serverPid, 'SIGKILL');
-  // A connection that was kept open breaks; the next one waits for the next server.
-  const look = () => t.native('GET', '/v1/health').catch(() => ({ serverPid }));
-  await eventually('another server', async () => (await look()).serverPid !== serverPid);
-  // The others that were kept open are broken as well, and are found out by being used.
-  await Promise.all([...Array(16)].map(look));
-}
-
-export const mark = () => `mark${Math.random().toString(36).slice(2)}`;
-
-/** Shell text that prints the first `length` bytes of the natural numbers, one a line; and the same bytes. */
-export const printNumbers = (length) => `seq 1 ${length} 2>/dev/null | head -c ${length}`;
-
-export function numbers(length) {
-  const bytes = Buffer.alloc(length);
-  for (let n = 1, at = 0; at < length; n += 1) at += bytes.write(`${n}\n`, at, 'latin1');
-  return bytes.toString('latin1');
-}
-
 /** As a terminal shows it. */
 export const onTerminal = (text) => text.replaceAll('\n', '\r\n');
 
 export const basic = (password, user = 'opencode') => Buffer.from(`${user}:${password}`).toString('base64');
-
-async function settle(step) {
-  try {
-    await step();
-  } catch {
-    // Nothing depends on it.
-  }
-}

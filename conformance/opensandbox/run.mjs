@@ -1,9 +1,6 @@
 // Drives a live server with the official OpenSandbox SDKs: the JavaScript one here, the Python one in python/, which is run after it.
 
-import { spawn } from 'node:child_process';
-import { existsSync } from 'node:fs';
-import { parseArgs } from 'node:util';
-import { names, runAll } from '../_shared/frame.mjs';
+import { readArguments, runSuite } from '../_shared/main.mjs';
 import { Context } from './support.mjs';
 
 import './checks/rest.mjs';
@@ -21,45 +18,4 @@ import './checks/native.mjs';
 import './checks/many.mjs';
 import './checks/survival.mjs';
 
-const { values } = parseArgs({
-  options: {
-    'base-url': { type: 'string' },
-    only: { type: 'string', multiple: true, default: [] },
-    list: { type: 'boolean', default: false },
-  },
-});
-if (values.list) {
-  console.log(names().join('\n'));
-  process.exit(0);
-}
-if (!values['base-url']) {
-  console.error('usage: node run.mjs --base-url http://127.0.0.1:PORT [--only NAME]... [--list]');
-  process.exit(2);
-}
-const base = values['base-url'].replace(/\/$/, '');
-const js = await runAll(() => new Context(base), values.only);
-console.log(`javascript: ${js.passed} passed, ${js.failed} failed`);
-const python = await runPython(base, values.only);
-const failed = js.failed + python.failed;
-console.log(`${js.passed + python.passed} passed, ${failed} failed`);
-process.exit(failed === 0 ? 0 : 1);
-
-/** Its lines are passed on, its last one is counted. */
-async function runPython(base, only) {
-  const own = '.venv/bin/python';
-  const flags = only.flatMap((name) => ['--only', name]);
-  const child = spawn(existsSync(own) ? own : 'python3', ['-u', 'python/run.py', '--base-url', base, ...flags], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  let said = '';
-  for await (const chunk of child.stdout) {
-    process.stdout.write(chunk);
-    said += chunk;
-  }
-  const counted = said.match(/python: (\d+) passed, (\d+) failed\n$/);
-  if (!counted) {
-    console.log('FAIL python: it broke off');
-    return { passed: 0, failed: 1 };
-  }
-  return { passed: Number(counted[1]), failed: Number(counted[2]) };
-}
+await runSuite(readArguments(), (base) => new Context(base), { python: 'after' });

@@ -1,16 +1,15 @@
-// What checks work with: the SDK's adapters, raw HTTP and sockets where it has no call, outlive's own API, and facts to wait for.
+// What checks work with: the SDK's adapters, and raw HTTP and sockets where it has no call.
 
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import { CommandsAdapter, HealthAdapter, MetricsAdapter, createExecdClient } from '@alibaba-group/opensandbox/internal';
 import WebSocket from 'ws';
+import { PATIENCE_MS, eventually, settle, within } from '../_shared/facts.mjs';
+import { Native } from '../_shared/native.mjs';
 
-/** Longer than anything should take, even on a busy machine. */
-const PATIENCE_MS = 20_000;
-
-export class Context {
+export class Context extends Native {
   constructor(base) {
-    this.base = base;
+    super(base);
     this.url = `${base}/opensandbox`;
     this.atEnd = [];
     this.ids = new Set();
@@ -150,40 +149,10 @@ export class Context {
 
   // ---- outlive's own API
 
-  async native(method, path, body) {
-    const response = await fetch(`${this.base}${path}`, {
-      method,
-      headers: body === undefined ? {} : { 'content-type': 'application/json' },
-      body: body === undefined ? undefined : JSON.stringify(body),
-    });
-    const text = await response.text();
-    assert.ok(response.ok, `${method} ${path}: ${response.status} ${text.slice(0, 200)}`);
-    return text === '' ? undefined : JSON.parse(text);
-  }
-
   /** Those that outlive itself knows of whose command line has this. */
   async listed(mark) {
     const { processes } = await this.native('GET', '/v1/processes');
     return processes.filter((process) => JSON.stringify(process).includes(mark));
-  }
-
-  /** How many processes of this machine have this in their command line. */
-  async living(mark) {
-    // Split, so that the look does not find itself.
-    const [head, tail] = [mark.slice(0, 3), mark.slice(3)];
-    const line = `pgrep -fc -- ${head}"${tail}" || true`;
-    const { stdout } = await this.native('POST', '/v1/processes/run', { command: line, shell: true });
-    return Number(stdout);
-  }
-
-  async killServer() {
-    const { serverPid } = await this.native('GET', '/v1/health');
-    process.kill(serverPid, 'SIGKILL');
-    // A connection that was kept open breaks; the next one waits for the next server.
-    const look = () => this.native('GET', '/v1/health').catch(() => ({ serverPid }));
-    await eventually('another server', async () => (await look()).serverPid !== serverPid);
-    // Those that were kept open and have not been used since would break the next call.
-    await Promise.all([...Array(40)].map(look));
   }
 }
 
@@ -287,26 +256,6 @@ export async function* events(readable) {
   assert.equal(rest, '', 'an event was cut off');
 }
 
-// ---- facts
-
-export async function eventually(what, look) {
-  const until = Date.now() + PATIENCE_MS;
-  for (;;) {
-    const found = await look();
-    if (found) return found;
-    if (Date.now() > until) throw new Error(`never came: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
-
-export function within(ms, what, promise) {
-  let timer;
-  const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`not within ${ms} ms: ${what}`)), ms);
-  });
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
-}
-
 /** The error that a call of the SDK must end with. */
 export async function refused(promise, status, code, pattern = /./) {
   const error = await promise.then(
@@ -316,23 +265,4 @@ export async function refused(promise, status, code, pattern = /./) {
   assert.deepEqual([error.statusCode, error.error?.code], [status, code], error.message);
   assert.match(error.error?.message ?? error.message, pattern);
   return error;
-}
-
-export const mark = () => `mark${Math.random().toString(36).slice(2)}`;
-
-/** Shell text that prints the first `length` bytes of the natural numbers, one a line; and the same bytes. */
-export const printNumbers = (length) => `seq 1 ${length} 2>/dev/null | head -c ${length}`;
-
-export function numbers(length) {
-  const bytes = Buffer.alloc(length);
-  for (let n = 1, at = 0; at < length; n += 1) at += bytes.write(`${n}\n`, at, 'latin1');
-  return bytes;
-}
-
-async function settle(step) {
-  try {
-    await step();
-  } catch {
-    // Nothing depends on it.
-  }
 }

@@ -4,11 +4,12 @@ import assert from 'node:assert/strict';
 import { setMaxListeners } from 'node:events';
 import { SandboxAgent, SandboxAgentError } from 'sandbox-agent';
 import { WebSocket } from 'ws';
+import { settle } from '../_shared/facts.mjs';
 
 export const MB = 1_000_000;
 
 // Nothing new for this long after the program's end: nothing more will come. Longer than any pause of a reader here.
-const QUIET_MS = 5_000;
+const SILENCE_MS = 5_000;
 
 /** One check's view of the server. What it started is stopped and removed when the check is over. */
 export class Context {
@@ -286,7 +287,7 @@ export class Bytes {
         seen = this.length;
         since = Date.now();
       }
-      return this.length >= length || (Date.now() - since > QUIET_MS && (await ended()));
+      return this.length >= length || (Date.now() - since > SILENCE_MS && (await ended()));
     }, 45_000);
   }
 }
@@ -400,18 +401,6 @@ export function assertProblem(problem, status) {
   }
 }
 
-// ---- predictable output of any size
-
-/** Shell text that prints the first `length` bytes of the natural numbers, one a line. */
-export const printNumbers = (length) => `seq 1 ${length} 2>/dev/null | head -c ${length}`;
-
-/** The same bytes, made here. */
-export function numbers(length) {
-  const bytes = Buffer.alloc(length);
-  for (let n = 1, at = 0; at < length; n += 1) at += bytes.write(`${n}\n`, at, 'latin1');
-  return bytes;
-}
-
 // ---- server-sent events
 
 /** The events of a stream, comments left out. */
@@ -458,13 +447,4 @@ export async function inBatches(items, size, each) {
     results.push(...(await Promise.all(items.slice(at, at + size).map(each))));
   }
   return results;
-}
-
-/** A clean-up step may fail: the check may have done it already, and the server may be what is broken. */
-async function settle(step) {
-  try {
-    await step();
-  } catch {
-    // Nothing depends on it.
-  }
 }

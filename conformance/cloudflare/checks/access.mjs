@@ -1,10 +1,11 @@
 // Who is let in. A server with a token, and an address of the dialect's own.
 
 import assert from 'node:assert/strict';
+import { eventually, refused } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
 import { early } from '../early.mjs';
 import { startServer } from '../../_shared/server.mjs';
-import { Context, STATELESS, eventually, refused } from '../support.mjs';
+import { Context, STATELESS } from '../support.mjs';
 
 const TOKEN = 'a-secret-for-this-check';
 

@@ -1,9 +1,10 @@
 // The bridge, as the agents extension drives it; raw where that has no call.
 
 import assert from 'node:assert/strict';
+import { eventually, mark, numbers, printNumbers, within } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { early, quiet } from '../early.mjs';
-import { PLAIN, eventually, fresh, mark, numbers, open, printNumbers, within } from '../support.mjs';
+import { alone, early } from '../early.mjs';
+import { PLAIN, fresh, open } from '../support.mjs';
 
 check('bridge_is_there_and_describes_itself', async (t) => {
   assert.deepEqual((await t.raw('GET', '/health')).json, { ok: true });
@@ -106,7 +107,7 @@ check('bridge_exec_broken_off_ends_the_command', async (t) => {
 
 // cloudflare/sandbox-sdk#765: each left a record for ever.
 check('bridge_1000_execs_leave_the_list_as_it_was', async (t) => {
-  await quiet();
+  await alone();
   const id = await t.sandboxId();
   const { processId } = await t.start('sleep 300');
   const list = async () => [

@@ -1,10 +1,11 @@
 // How processes are made to end.
 
 import assert from 'node:assert/strict';
+import { eventually, mark, refused } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
 import { early } from '../early.mjs';
 import { startServer } from '../../_shared/server.mjs';
-import { STATELESS, Context, eventually, mark, refused } from '../support.mjs';
+import { STATELESS, Context } from '../support.mjs';
 
 check('kill_takes_the_whole_tree', async (t) => {
   const name = mark();

@@ -1,8 +1,9 @@
 // Commands that are waited for: alone, and in sessions.
 
 import assert from 'node:assert/strict';
+import { eventually, mark, numbers, printNumbers, refused, within } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { STATELESS, eventually, mark, numbers, printNumbers, refused, within } from '../support.mjs';
+import { STATELESS } from '../support.mjs';
 
 check('container_is_there', async (t) => {
   const { utils } = t.client();

@@ -1,8 +1,9 @@
 // Files of the workspace over the bridge, as its client needs them.
 
 import assert from 'node:assert/strict';
+import { within } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { fresh, within } from '../support.mjs';
+import { fresh } from '../support.mjs';
 
 /** A folder of this check alone. */
 async function folder(t) {

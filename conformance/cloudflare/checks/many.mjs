@@ -1,9 +1,10 @@
 // Clients that do not read, and those who are not to notice.
 
 import assert from 'node:assert/strict';
+import { eventually, within } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { quiet } from '../early.mjs';
-import { STATELESS, eventually, open, within } from '../support.mjs';
+import { alone } from '../early.mjs';
+import { STATELESS, open } from '../support.mjs';
 
 /** How long the 99th of a hundred calls takes while something else goes on. */
 async function p99(t) {
@@ -17,7 +18,7 @@ async function p99(t) {
 }
 
 check('stuck_readers_of_every_kind_delay_nobody', async (t) => {
-  await quiet();
+  await alone();
   const flood = 'head -c 100000000 /dev/zero | tr "\\0" x; sleep 300';
   const { processId } = await t.start(flood);
   const stuck = await Promise.all([

@@ -1,8 +1,9 @@
 // The container's API over one socket.
 
 import assert from 'node:assert/strict';
+import { eventually, numbers, printNumbers, refused } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { STATELESS, eventually, numbers, parseSSEStream, printNumbers, refused, textOf } from '../support.mjs';
+import { STATELESS, parseSSEStream, textOf } from '../support.mjs';
 
 check('socket_carries_the_whole_client', async (t) => {
   for (const path of ['/ws', '/api/ws']) {

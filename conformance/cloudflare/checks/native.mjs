@@ -1,8 +1,9 @@
 // One process, seen from all sides.
 
 import assert from 'node:assert/strict';
+import { eventually } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { STATELESS, eventually, fresh, textOf } from '../support.mjs';
+import { STATELESS, fresh, textOf } from '../support.mjs';
 
 /** E2B's list and signal, as its clients call them. */
 const e2b = (t) => async (method, message) => {

@@ -3,8 +3,9 @@
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import net from 'node:net';
+import { eventually, refused, within } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { eventually, parseSSEStream, refused, within } from '../support.mjs';
+import { parseSSEStream } from '../support.mjs';
 
 async function freePort() {
   const server = net.createServer().listen(0, '127.0.0.1');

@@ -1,8 +1,9 @@
 // Processes that outlive their caller: started, listed, read.
 
 import assert from 'node:assert/strict';
+import { eventually, numbers, printNumbers, refused } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { STATELESS, eventually, fresh, numbers, parseSSEStream, printNumbers, refused, textOf } from '../support.mjs';
+import { STATELESS, fresh, parseSSEStream, textOf } from '../support.mjs';
 
 check('process_start_list_get', async (t) => {
   const { processes } = t.client();

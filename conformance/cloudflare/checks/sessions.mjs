@@ -1,8 +1,9 @@
 // Persistent shells.
 
 import assert from 'node:assert/strict';
+import { eventually, refused, within } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { eventually, fresh, refused, within } from '../support.mjs';
+import { fresh } from '../support.mjs';
 
 const runner = (t, id) => (command, options) => t.client().commands.execute(command, id, options);
 

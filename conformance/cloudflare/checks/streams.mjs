@@ -1,9 +1,10 @@
 // Commands whose output is read as it comes.
 
 import assert from 'node:assert/strict';
+import { eventually, mark, numbers, printNumbers, refused, within } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
 import { early } from '../early.mjs';
-import { STATELESS, eventually, mark, numbers, parseSSEStream, printNumbers, refused, textOf, within } from '../support.mjs';
+import { STATELESS, parseSSEStream, textOf } from '../support.mjs';
 
 const places = (t) => [STATELESS, t.session()];
 

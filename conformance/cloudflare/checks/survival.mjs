@@ -1,12 +1,13 @@
 // The server dies in the middle, or is replaced.
 
 import assert from 'node:assert/strict';
+import { eventually } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { quiet } from '../early.mjs';
-import { STATELESS, eventually, parseSSEStream, textOf } from '../support.mjs';
+import { alone } from '../early.mjs';
+import { STATELESS, parseSSEStream, textOf } from '../support.mjs';
 
 check('survival_processes_streams_and_chosen_ids', async (t) => {
-  await quiet();
+  await alone();
   const processId = `survivor-${process.pid}`;
   const count = 2_000;
   await t.start(`for i in $(seq 1 ${count}); do echo $i; done; sleep 2; for i in $(seq ${count + 1} ${2 * count}); do echo $i; done; exit 3`, { processId });
@@ -28,7 +29,7 @@ check('survival_processes_streams_and_chosen_ids', async (t) => {
 });
 
 check('survival_sessions_keep_their_state_and_a_running_command', async (t) => {
-  await quiet();
+  await alone();
   const id = t.session();
   await t.client().commands.execute('cd /usr; V=kept', id);
   const running = t.client().commands.execute('sleep 1; W=done', id).catch((error) => error);
@@ -39,7 +40,7 @@ check('survival_sessions_keep_their_state_and_a_running_command', async (t) => {
 });
 
 check('survival_the_addon_comes_back_to_its_shell', async (t) => {
-  await quiet();
+  await alone();
   const { screen, addon, connected } = t.addon();
   await connected();
   screen.type("PS1=''; stty -echo; V=still; echo re''ady\n");
@@ -51,7 +52,7 @@ check('survival_the_addon_comes_back_to_its_shell', async (t) => {
 });
 
 check('survival_a_run_dies_with_its_server_and_says_so', async (t) => {
-  await quiet();
+  await alone();
   const run = t.run('sleep 300').then(() => assert.fail('it ended well'), (error) => error);
   await eventually('it runs', async () => (await t.native('GET', '/v1/processes?all=true&status=running')).processes.some(({ args }) => args?.[1] === 'sleep 300'));
   await t.killServer();
@@ -61,7 +62,7 @@ check('survival_a_run_dies_with_its_server_and_says_so', async (t) => {
 
 // A 503 would make the client ask again by itself, for two minutes.
 check('survival_an_upgrade_does_not_make_the_client_run_a_command_twice', async (t) => {
-  await quiet();
+  await alone();
   const id = t.session();
   await t.client().commands.execute('N=0', id);
   const running = t.client({ retryTimeoutMs: 60_000 }).commands.execute('N=$((N+1)); sleep 1', id).catch((error) => error);
@@ -74,7 +75,7 @@ check('survival_an_upgrade_does_not_make_the_client_run_a_command_twice', async 
 });
 
 check('survival_an_upgrade_ends_streams_with_a_word', async (t) => {
-  await quiet();
+  await alone();
   const { processId } = await t.start('echo up; sleep 300');
   const stream = await t.client().processes.streamProcessLogs(processId);
   const socket = await t.socket(`${t.ws}/ws`);

@@ -1,9 +1,10 @@
 // Terminals, as SandboxAddon has them. The raw socket where it has no say.
 
 import assert from 'node:assert/strict';
+import { eventually, numbers, printNumbers, within } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
 import { early } from '../early.mjs';
-import { PLAIN, eventually, numbers, printNumbers, within } from '../support.mjs';
+import { PLAIN } from '../support.mjs';
 
 /** A prompt that is no part of what is looked for, and a shell that has begun to read. */
 async function shell(t, options) {

@@ -2,9 +2,10 @@
 
 import assert from 'node:assert/strict';
 import { Sandbox } from 'e2b';
+import { refused } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
 import { startServer } from '../../_shared/server.mjs';
-import { HOME, refused } from '../support.mjs';
+import { HOME } from '../support.mjs';
 
 const TOKEN = 'a-secret-for-this-check';
 

@@ -1,8 +1,9 @@
 // Commands from start to end, as most users meet them.
 
 import assert from 'node:assert/strict';
+import { mark, refused } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { HOME, data, mark, refused } from '../support.mjs';
+import { HOME, data } from '../support.mjs';
 
 check('start_run_gives_output_of_both_streams_and_the_exit', async (t) => {
   const result = await t.run('echo out; echo err >&2');

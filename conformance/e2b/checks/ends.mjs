@@ -1,8 +1,9 @@
 // How commands end.
 
 import assert from 'node:assert/strict';
+import { numbers, printNumbers, refused, within } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { data, numbers, printNumbers, refused, within } from '../support.mjs';
+import { data } from '../support.mjs';
 
 check('end_exit_code_is_told', async (t) => {
   for (const code of [1, 2, 126, 255]) {

@@ -1,8 +1,9 @@
 // Input and its end.
 
 import assert from 'node:assert/strict';
+import { numbers, refused, within } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { envelope, envelopes, numbers, post, refused, within } from '../support.mjs';
+import { envelope, envelopes, post } from '../support.mjs';
 
 check('sendInput_reaches_the_program', async (t) => {
   const handle = await t.background('cat', { stdin: true });

@@ -1,8 +1,9 @@
 // Many at once, and one that does not read.
 
 import assert from 'node:assert/strict';
+import { eventually, numbers, printNumbers, within } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { HOME, eventually, numbers, printNumbers, within } from '../support.mjs';
+import { HOME } from '../support.mjs';
 
 check('many_32_commands_at_once', async (t) => {
   const sandbox = await t.sandbox();

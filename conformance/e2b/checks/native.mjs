@@ -2,8 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { WebSocket } from 'undici';
+import { eventually, refused } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { eventually, refused } from '../support.mjs';
 
 check('native_lists_attaches_and_kills_what_e2b_started', async (t) => {
   const handle = await t.background('echo hello; cat', { stdin: true, envs: { A: 'b' } });

@@ -1,8 +1,9 @@
 // Going away and coming back.
 
 import assert from 'node:assert/strict';
+import { eventually, refused } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { data, eventually, refused } from '../support.mjs';
+import { data } from '../support.mjs';
 
 // Prints as many lines as it is told to, so that a check knows when there is nothing on its way.
 const obedient = 'n=0; while read count; do i=0; while [ $i -lt $count ]; do echo line $n; n=$((n+1)); i=$((i+1)); done; done';

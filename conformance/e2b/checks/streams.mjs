@@ -1,8 +1,8 @@
 // Deadlines, signs of life, and streams that always end with a word.
 
 import assert from 'node:assert/strict';
+import { eventually, refused, within } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { eventually, refused, within } from '../support.mjs';
 
 check('deadline_of_start_is_the_life_of_the_process', async (t) => {
   const begun = Date.now();

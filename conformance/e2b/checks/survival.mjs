@@ -1,16 +1,9 @@
 // The server dies in the middle, or is replaced.
 
 import assert from 'node:assert/strict';
+import { eventually, numbers, printNumbers } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { data, eventually, numbers, printNumbers } from '../support.mjs';
-
-async function killServer(t) {
-  const { serverPid } = await t.native('GET', '/v1/health');
-  process.kill(serverPid, 'SIGKILL');
-  // A connection that was kept open breaks; the next one waits for the next server.
-  const look = () => t.native('GET', '/v1/health').catch(() => ({ serverPid }));
-  await eventually('another server', async () => (await look()).serverPid !== serverPid);
-}
+import { data } from '../support.mjs';
 
 check('survival_kill_9_in_the_middle_loses_nothing', async (t) => {
   const obedient = 'n=0; while read count; do i=0; while [ $i -lt $count ]; do echo line $n; n=$((n+1)); i=$((i+1)); done; done';
@@ -23,7 +16,7 @@ check('survival_kill_9_in_the_middle_loses_nothing', async (t) => {
     await sandbox.commands.sendStdin(handle.pid, '50\n');
     await eventually('what was printed', () => joined + current.stdout === lines(round * 100 - 50));
     const broken = current.wait().then(() => assert.fail('it ended well'), (error) => error);
-    await killServer(t);
+    await t.killServer();
     await broken;
     joined += current.stdout;
     await t.sandbox().then((fresh) => fresh.commands.sendStdin(handle.pid, '50\n'));
@@ -45,7 +38,7 @@ check('survival_kill_9_of_a_busy_stream_loses_nothing', async (t) => {
   let joined = '';
   for (let round = 0; round < 3; round += 1) {
     await eventually('some more', () => received.events().length > 1);
-    await killServer(t);
+    await t.killServer();
     await received.over;
     joined += data(received.events());
     const again = await t.stream('Connect', { process: { pid } });
@@ -82,7 +75,7 @@ check('survival_the_next_server_knows_pid_tag_stdin_and_time_limit', async (t) =
   const { pid } = JSON.parse((await stream.envelopes.next()).value.payload).event.start;
   t.pids.add(pid);
   stream.abort();
-  await killServer(t);
+  await t.killServer();
   const input = { process: { tag: 'lives-on' }, input: { stdin: Buffer.from('it\n').toString('base64') } };
   assert.equal((await t.call('SendInput', input)).status, 200);
   await t.untilPrinted(pid, 'got it');
@@ -98,7 +91,7 @@ check('survival_init_is_known_to_the_next_server', async (t) => {
   });
   t.atEnd.push(() => init({}));
   assert.equal((await init({ KEPT: 'yes' })).status, 204);
-  await killServer(t);
+  await t.killServer();
   assert.equal((await t.run('echo $KEPT')).stdout, 'yes\n');
 });
 
@@ -123,7 +116,7 @@ check('survival_a_flood_is_exact_for_who_reads_to_the_end', async (t) => {
   await handle.disconnect();
   const sandbox = await t.sandbox();
   await sandbox.commands.sendStdin(handle.pid, 'go\n');
-  await killServer(t);
+  await t.killServer();
   const again = await sandbox.commands.connect(handle.pid, { timeoutMs: 0 });
   assert.ok((await again.wait()).stdout === `go\n${numbers(5_000_000)}`);
 });

@@ -1,8 +1,8 @@
 // Terminals.
 
 import assert from 'node:assert/strict';
+import { refused } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { refused } from '../support.mjs';
 
 check('pty_is_a_terminal_of_the_size_asked_for', async (t) => {
   const { type, seen, handle } = await t.terminal({ cols: 90, rows: 30 });

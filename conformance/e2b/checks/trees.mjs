@@ -1,8 +1,8 @@
 // Kills and time limits take everything along.
 
 import assert from 'node:assert/strict';
+import { eventually, mark, refused } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { eventually, mark, refused } from '../support.mjs';
 
 const family = (word) =>
   `sh -c 'sleep 300; : ${word}' & setsid sh -c 'trap "" TERM HUP; sleep 300; : ${word}' & (setsid sh -c 'sleep 300; : ${word}' &) ; echo up; sleep 300; : ${word}`;

@@ -11,7 +11,8 @@ from e2b import (
     TimeoutException,
 )
 
-from frame import ENVS, check, eventually
+from context import ENVS
+from frame import check, eventually
 
 
 def raised(kind, call, contains=""):

@@ -1,8 +1,9 @@
 // The newer API, below /api.
 
 import assert from 'node:assert/strict';
+import { eventually } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { data, eventually, nativeId, refused } from '../support.mjs';
+import { data, nativeId, refused } from '../support.mjs';
 
 check('api_pty_create_list_get_update_remove', async (t) => {
   const { pty } = t.second.v2;

@@ -1,7 +1,7 @@
 // A named command: a program with words, recorded as a shell's.
 
 import assert from 'node:assert/strict';
-import { quietCheck as check } from '../quiet.mjs';
+import { checkInEmptyHome as check } from '../empty-home.mjs';
 import { data, refused } from '../support.mjs';
 
 check('command_runs_a_program_with_its_words_in_both_clients', async (t) => {

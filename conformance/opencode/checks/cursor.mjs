@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { check } from '../../_shared/frame.mjs';
-import { killServer, nativeId } from '../support.mjs';
+import { nativeId } from '../support.mjs';
 
 const MIXED = 'ABé€😀Z';
 
@@ -91,7 +91,7 @@ check('cursor_is_exact_after_a_trim_and_the_death_of_the_server', async (t) => {
   const first = await (await t.connect(pty.id)).ready();
   first.send('\n');
   await first.until(({ text }) => text.length > 3_000_000);
-  await killServer(t);
+  await t.killServer();
   await first.end();
   const next = await (await t.connect(pty.id, { cursor: first.cursor })).until('the end');
   // What was typed is shown as well.
@@ -111,7 +111,7 @@ check('cursor_of_a_foreign_terminal_that_was_trimmed_stays_what_it_was', async (
   assert.ok(one.text.endsWith('the end') && one.text === floodFrom(FLOOD_UNITS - one.text.length));
   one.send('more\n');
   await one.until('more');
-  await killServer(t);
+  await t.killServer();
   const two = await (await t.connect(pty, { cursor: cursor - 100 })).ready();
   assert.ok(two.text.startsWith(floodFrom(FLOOD_UNITS - 100)) && two.text.includes('more'));
   assert.equal(nativeId(pty), made.id);

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { check } from '../../_shared/frame.mjs';
-import { data, killServer } from '../support.mjs';
+import { data } from '../support.mjs';
 
 check('events_tell_the_life_of_a_terminal_to_both_clients', async (t) => {
   const byFirst = (options) => t.first.event.subscribe(options);
@@ -94,7 +94,7 @@ check('events_go_on_after_the_death_of_the_server', async (t) => {
   const events = await t.events((options) => t.second.event.subscribe(undefined, { ...options, sseDefaultRetryDelay: 50 }));
   const before = await t.pty('exec cat');
   await events.typed('pty.created', before.id);
-  await killServer(t);
+  await t.killServer();
   const after = await t.pty('exit 6');
   assert.equal((await events.typed('pty.exited', after.id)).properties.exitCode, 6);
   assert.equal(events.of('pty.created', after.id).length, 1, 'what happened meanwhile is told, once');

@@ -3,9 +3,10 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
+import { eventually, numbers, printNumbers } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { quietCheck } from '../quiet.mjs';
-import { data, eventually, numbers, onTerminal, printNumbers } from '../support.mjs';
+import { checkInEmptyHome } from '../empty-home.mjs';
+import { data, onTerminal } from '../support.mjs';
 
 /** Asks outlive's health until told to stop, from a thread of its own: what this one has to do must not count. */
 async function watchHealth(t) {
@@ -38,7 +39,7 @@ async function watchHealth(t) {
 }
 
 check('many_32_terminals_at_once', async (t) => {
-  const expected = onTerminal(numbers(100_000));
+  const expected = onTerminal(numbers(100_000).toString('latin1'));
   await Promise.all([...Array(32).keys()].map(async (n) => {
     const pty = await t.pty(`head -n 1 >/dev/null; ${printNumbers(100_000)}; printf 'end ${n}'`);
     const terminal = await (await t.connect(pty.id)).ready();
@@ -48,7 +49,7 @@ check('many_32_terminals_at_once', async (t) => {
   }));
 });
 
-quietCheck('many_16_sessions_at_once', async (t) => {
+checkInEmptyHome('many_16_sessions_at_once', async (t) => {
   await Promise.all([...Array(16).keys()].map(async (n) => {
     const { state } = await t.shell(`echo ${n}; exit ${n}`);
     assert.deepEqual([state.output, state.metadata.exit], [`${n}\n`, n]);
@@ -100,7 +101,7 @@ check('beyond_a_flood_that_nobody_watches_delays_nobody', async (t) => {
   assert.ok(p99 < 250, `p99 ${p99} ms`);
 });
 
-quietCheck('many_listeners_of_events_of_which_one_does_not_read', async (t) => {
+checkInEmptyHome('many_listeners_of_events_of_which_one_does_not_read', async (t) => {
   const abort = new AbortController();
   t.atEnd.push(() => abort.abort());
   // Its body is never read.

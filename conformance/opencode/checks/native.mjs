@@ -1,9 +1,10 @@
 // One process, seen from all sides.
 
 import assert from 'node:assert/strict';
+import { eventually } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { quietCheck } from '../quiet.mjs';
-import { data, eventually, nativeId, refused } from '../support.mjs';
+import { checkInEmptyHome } from '../empty-home.mjs';
+import { data, nativeId, refused } from '../support.mjs';
 
 check('native_lists_types_and_kills_what_opencode_started', async (t) => {
   const pty = await t.pty('stty -echo; echo hello; exec cat', { title: 'seen from there' });
@@ -45,7 +46,7 @@ check('native_processes_on_pipes_are_no_terminals', async (t) => {
   refused(await t.second.pty.get({ ptyID: reserved.id.replace('proc_', 'pty_') }), 404);
 });
 
-quietCheck('native_sees_kills_and_feeds_on_the_commands_of_a_session', async (t) => {
+checkInEmptyHome('native_sees_kills_and_feeds_on_the_commands_of_a_session', async (t) => {
   const session = await t.session();
   const done = t.shell('echo working; sleep 60', session);
   const found = await eventually('listed', async () => {

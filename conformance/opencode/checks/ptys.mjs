@@ -2,8 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
+import { eventually } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { data, eventually, nativeId, refused } from '../support.mjs';
+import { data, nativeId, refused } from '../support.mjs';
 
 check('pty_shells_are_those_of_etc_shells', async (t) => {
   const shells = data(await t.second.pty.shells());

@@ -1,7 +1,7 @@
 // What makes no sense gets a clear answer, and never a server error.
 
 import assert from 'node:assert/strict';
-import { mkdtempSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { check } from '../../_shared/frame.mjs';
@@ -16,7 +16,9 @@ check('beyond_missing_command_is_the_callers_mistake', async (t) => {
 });
 
 check('beyond_file_that_is_no_program_is_the_callers_mistake', async (t) => {
-  const file = join(mkdtempSync(join(tmpdir(), 'outlive-')), 'plain');
+  const folder = mkdtempSync(join(tmpdir(), 'outlive-conformance-'));
+  t.atEnd.push(() => rmSync(folder, { recursive: true }));
+  const file = join(folder, 'plain');
   writeFileSync(file, 'text');
   assert.match(refused(await t.second.pty.create({ command: file }), 400).data.message, /cannot be executed/);
 });

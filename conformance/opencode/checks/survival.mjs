@@ -1,9 +1,10 @@
 // The server dies in the middle, or is replaced.
 
 import assert from 'node:assert/strict';
+import { eventually, mark } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { quietCheck } from '../quiet.mjs';
-import { data, eventually, killServer, mark } from '../support.mjs';
+import { checkInEmptyHome } from '../empty-home.mjs';
+import { data } from '../support.mjs';
 
 check('survival_kill_9_in_the_middle_loses_nothing', async (t) => {
   const pty = await t.pty('stty -echo; echo ready; n=0; while read count; do i=0; while [ $i -lt $count ]; do echo "line $n é😀"; n=$((n+1)); i=$((i+1)); done; done');
@@ -13,7 +14,7 @@ check('survival_kill_9_in_the_middle_loses_nothing', async (t) => {
   for (let round = 1; round <= 3; round += 1) {
     terminal.send('50\n');
     await terminal.until(({ text }) => joined + text === lines(round * 50));
-    await killServer(t);
+    await t.killServer();
     assert.notEqual((await terminal.end()).code, 1000, 'the client takes 1000 for the end');
     joined += terminal.text;
     assert.equal(data(await t.second.pty.get({ ptyID: pty.id })).id, pty.id, 'the same id');
@@ -32,7 +33,7 @@ check('survival_kill_9_of_a_busy_terminal_loses_nothing', async (t) => {
   for (let round = 0; round < 3; round += 1) {
     const before = terminal.text.length;
     await terminal.until(({ text }) => text.length > before);
-    await killServer(t);
+    await t.killServer();
     await terminal.end();
     joined += terminal.text;
     terminal = await (await t.connect(pty.id, { cursor: terminal.cursor })).ready();
@@ -41,13 +42,13 @@ check('survival_kill_9_of_a_busy_terminal_loses_nothing', async (t) => {
   assert.ok(joined + terminal.text === `\r\n${[...Array(4000).keys()].map((n) => `${n} é😀\r\n`).join('')}end\r\n`);
 });
 
-quietCheck('survival_of_a_shell_command_and_its_session', async (t) => {
+checkInEmptyHome('survival_of_a_shell_command_and_its_session', async (t) => {
   const session = await t.session({ title: 'survivor' });
   const earlier = await t.shell('echo earlier', session);
   const call = t.second.session.shell({ sessionID: session.id, agent: 'build', command: 'echo before; sleep 1.5; echo after; exit 4' });
   const part = async () => data(await t.second.session.messages({ sessionID: session.id })).at(-1).parts[0];
   await eventually('it runs', async () => (await part()).state.metadata?.output === 'before\n');
-  await killServer(t);
+  await t.killServer();
   await Promise.resolve(call).catch(() => {});
   assert.equal(data(await t.second.session.status())[session.id]?.type, 'busy', 'the next server knows');
   await eventually('its end', async () => (await part()).state.status === 'completed');
@@ -59,12 +60,12 @@ quietCheck('survival_of_a_shell_command_and_its_session', async (t) => {
   await eventually('idle', async () => data(await t.second.session.status())[session.id] === undefined);
 });
 
-quietCheck('survival_abort_reaches_a_command_of_the_server_before', async (t) => {
+checkInEmptyHome('survival_abort_reaches_a_command_of_the_server_before', async (t) => {
   const name = mark();
   const session = await t.session();
   const call = t.second.session.shell({ sessionID: session.id, agent: 'build', command: `echo up; sleep 300; : ${name}` });
   await eventually('it runs', async () => (await t.living(name)) > 0);
-  await killServer(t);
+  await t.killServer();
   await Promise.resolve(call).catch(() => {});
   assert.equal(data(await t.second.session.abort({ sessionID: session.id })), true);
   assert.equal(await t.living(name), 0);
@@ -86,7 +87,7 @@ check('survival_of_a_delete_that_was_under_way', async (t) => {
   const pty = await t.pty(`trap "" HUP TERM; echo up; while :; do sleep 1; done; : ${name}`);
   await t.untilPrinted(pty, 'up');
   assert.equal(data(await t.second.pty.remove({ ptyID: pty.id })), true);
-  await killServer(t);
+  await t.killServer();
   await eventually('ended all the same', async () => (await t.living(name)) === 0);
   assert.ok(!data(await t.second.v2.pty.list()).data.some(({ id }) => id === pty.id));
 });

@@ -1,8 +1,9 @@
 // Bytes that are text, and bytes that are none.
 
 import assert from 'node:assert/strict';
+import { eventually } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { eventually, nativeId } from '../support.mjs';
+import { nativeId } from '../support.mjs';
 
 /** Octal escapes of printf. */
 const escaped = (bytes) => [...bytes].map((byte) => `\\${byte.toString(8).padStart(3, '0')}`).join('');

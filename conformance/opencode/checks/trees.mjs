@@ -1,9 +1,10 @@
 // Ends that take everything along.
 
 import assert from 'node:assert/strict';
+import { eventually, mark } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { quietCheck } from '../quiet.mjs';
-import { data, eventually, mark, refused } from '../support.mjs';
+import { checkInEmptyHome } from '../empty-home.mjs';
+import { data, refused } from '../support.mjs';
 
 /** A child, one that ignores signals, and one with a session of its own; each carries the mark. */
 const family = (name) => `
@@ -23,7 +24,7 @@ check('beyond_delete_ends_the_whole_tree', async (t) => {
 });
 
 // There two of three survive.
-quietCheck('beyond_abort_ends_the_whole_tree', async (t) => {
+checkInEmptyHome('beyond_abort_ends_the_whole_tree', async (t) => {
   const name = mark();
   const session = await t.session();
   const done = t.shell(family(name), session);
@@ -35,7 +36,7 @@ quietCheck('beyond_abort_ends_the_whole_tree', async (t) => {
   assert.ok(state.output.endsWith('started\n\n\n<metadata>\nUser aborted the command\n</metadata>'), state.output);
 });
 
-quietCheck('abort_by_the_first_client_and_of_an_idle_session', async (t) => {
+checkInEmptyHome('abort_by_the_first_client_and_of_an_idle_session', async (t) => {
   const session = await t.session();
   assert.equal(data(await t.first.session.abort({ path: { id: session.id } })), true);
   const done = t.shell('echo on; sleep 60', session);
@@ -45,7 +46,7 @@ quietCheck('abort_by_the_first_client_and_of_an_idle_session', async (t) => {
   assert.match((await done).state.output, /^on\n\n\n<metadata>/);
 });
 
-quietCheck('session_deleted_while_busy_ends_its_command', async (t) => {
+checkInEmptyHome('session_deleted_while_busy_ends_its_command', async (t) => {
   const name = mark();
   const session = await t.session();
   const done = t.second.session.shell({ sessionID: session.id, agent: 'build', command: family(name) });

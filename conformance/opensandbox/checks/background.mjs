@@ -1,8 +1,9 @@
 // Commands in the background: status, logs by cursor, interruption.
 
 import assert from 'node:assert/strict';
+import { eventually, mark, numbers, printNumbers } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { eventually, mark, numbers, printNumbers, refused } from '../support.mjs';
+import { refused } from '../support.mjs';
 
 check('background_answers_when_it_was_started', async (t) => {
   const before = Date.now();

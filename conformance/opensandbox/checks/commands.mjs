@@ -1,8 +1,9 @@
 // Commands from start to end, as most users meet them.
 
 import assert from 'node:assert/strict';
+import { eventually, mark } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { eventually, mark, refused } from '../support.mjs';
+import { refused } from '../support.mjs';
 
 check('run_gives_output_of_both_streams_and_the_exit', async (t) => {
   const { out, err, exitCode, error, complete, id } = await t.run('echo out; echo err >&2');

@@ -1,8 +1,8 @@
 // Every way to end.
 
 import assert from 'node:assert/strict';
+import { eventually, mark } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { eventually, mark } from '../support.mjs';
 
 const last = async (t, body) => (await t.whole('POST', '/command', body)).at(-1);
 

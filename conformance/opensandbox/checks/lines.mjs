@@ -1,8 +1,8 @@
 // How output becomes events.
 
 import assert from 'node:assert/strict';
+import { numbers, printNumbers } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { numbers, printNumbers } from '../support.mjs';
 
 const lines = async (t, command) => (await t.commands.run(command)).logs.stdout.map(({ text }) => text);
 

@@ -1,8 +1,8 @@
 // Started here, seen and ended elsewhere; and the other way round.
 
 import assert from 'node:assert/strict';
+import { eventually, mark } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { eventually, mark } from '../support.mjs';
 import { theirs } from './pty.mjs';
 
 export const compact = (own) => theirs(own).replaceAll('-', '');

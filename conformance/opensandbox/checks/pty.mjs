@@ -1,8 +1,8 @@
 // Terminals by two steps: made, then connected to. No SDK has calls for them, so this is the protocol itself.
 
 import assert from 'node:assert/strict';
+import { eventually, mark, numbers, printNumbers, within } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { eventually, mark, numbers, printNumbers, within } from '../support.mjs';
 
 check('pty_is_made_and_starts_nothing', async (t) => {
   const id = await t.pty();

@@ -1,8 +1,9 @@
 // Shells that remember.
 
 import assert from 'node:assert/strict';
+import { eventually, mark } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { eventually, joined, mark, refused } from '../support.mjs';
+import { joined, refused } from '../support.mjs';
 
 async function opened(t, options) {
   const id = await t.commands.createSession(options);

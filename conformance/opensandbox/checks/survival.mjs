@@ -1,8 +1,9 @@
 // The server dies in the middle, or is replaced.
 
 import assert from 'node:assert/strict';
+import { eventually } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { eventually, joined } from '../support.mjs';
+import { joined } from '../support.mjs';
 
 check('survival_kill_9_in_the_middle_of_a_stream', async (t) => {
   const command = 'i=0; while [ $i -lt 150 ]; do echo $i; i=$((i+1)); sleep 0.01; done; exit 3';

@@ -1,8 +1,8 @@
 // A terminal in one step, as the feature request asked for it; and a command on a socket.
 
 import assert from 'node:assert/strict';
+import { eventually, mark, numbers, printNumbers } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { eventually, mark, numbers, printNumbers } from '../support.mjs';
 
 const PATHS = ['/terminal', '/v1/sandboxes/any-sandbox/proxy/44772/terminal'];
 

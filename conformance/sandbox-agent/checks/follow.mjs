@@ -1,8 +1,9 @@
 // followProcessLogs. How much it can carry is in volume.mjs.
 
 import assert from 'node:assert/strict';
+import { numbers } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { decodeEntry, inBatches, numbers, readEvents, sameBytes, within } from '../support.mjs';
+import { decodeEntry, inBatches, readEvents, sameBytes, within } from '../support.mjs';
 
 /** A `cat` that has already said something. */
 async function catSaying(t, text) {

@@ -2,8 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
+import { numbers, printNumbers } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { decodeEntry, MB, numbers, printNumbers, refused, sameBytes } from '../support.mjs';
+import { decodeEntry, MB, refused, sameBytes } from '../support.mjs';
 
 /** A `cat` with one log entry for each text: the next is sent when the one before has come out. */
 async function entriesOf(t, texts) {

@@ -1,8 +1,9 @@
 // runProcess.
 
 import assert from 'node:assert/strict';
+import { numbers, printNumbers } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { MB, numbers, printNumbers, refused, sameBytes, timed } from '../support.mjs';
+import { MB, refused, sameBytes, timed } from '../support.mjs';
 
 // The children in these checks live for 9 s or more; an answer within this time did not wait for them.
 const PROMPT_MS = 3_000;

@@ -1,8 +1,9 @@
 // Much output, slow readers, many terminals: nothing is lost, and nobody waits for somebody else.
 
 import assert from 'node:assert/strict';
+import { numbers, printNumbers } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
-import { decodeEntry, inBatches, MB, numbers, pause, printNumbers, readEvents, sameBytes } from '../support.mjs';
+import { decodeEntry, inBatches, MB, pause, readEvents, sameBytes } from '../support.mjs';
 
 // Far more than a log keeps (10 MiB) plus what sockets hold on the way.
 const OVERRUN = 40 * MB;

@@ -1,12 +1,6 @@
-"""A register of checks, and what they work with."""
+"""What checks work with: the SDK's adapters."""
 
-import json
-import random
-import signal
-import time
-import urllib.error
-import urllib.request
-from contextlib import contextmanager
+import logging
 
 from opensandbox.config.connection_sync import ConnectionConfigSync
 from opensandbox.models.sandboxes import SandboxEndpoint
@@ -14,38 +8,10 @@ from opensandbox.sync.adapters.command_adapter import CommandsAdapterSync
 from opensandbox.sync.adapters.health_adapter import HealthAdapterSync
 from opensandbox.sync.adapters.metrics_adapter import MetricsAdapterSync
 
-REGISTERED = []
-PATIENCE_S = 20
+from frame import eventually
 
-
-def check(function):
-    REGISTERED.append((f"python_{function.__name__}", function))
-    return function
-
-
-@contextmanager
-def deadline(seconds):
-    def late(number, stack):
-        raise TimeoutError(f"not done within {seconds} s")
-
-    signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-
-
-def eventually(what, look):
-    until = time.monotonic() + PATIENCE_S
-    while not (found := look()):
-        assert time.monotonic() < until, f"never came: {what}"
-        time.sleep(0.02)
-    return found
-
-
-def mark():
-    return f"mark{random.randrange(1 << 48):x}"
+# The SDK logs every refusal that a check provokes.
+logging.disable(logging.CRITICAL)
 
 
 class Context:
@@ -87,14 +53,6 @@ class Context:
             return None if status.running else status
 
         return eventually(f"the end of {id}", look)
-
-    def http(self, method, path, body=None):
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"http://{self.domain}{path}", data, method=method)
-        if data is not None:
-            request.add_header("content-type", "application/json")
-        with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
-            return json.loads(response.read() or b"null")
 
     def clean_up(self):
         for step in reversed(self.at_end):

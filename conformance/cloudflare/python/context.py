@@ -1,18 +1,10 @@
-"""A register of checks, and what they work with."""
+"""What checks work with: the bridge's client, and outlive's own API."""
 
 import asyncio
-import json
-import urllib.request
 
 from agents.extensions.sandbox.cloudflare import CloudflareSandboxClient, CloudflareSandboxClientOptions
 
-REGISTERED = []
-PATIENCE_S = 20
-
-
-def check(function):
-    REGISTERED.append((f"python_{function.__name__}", function))
-    return function
+from frame import request
 
 
 class Context:
@@ -30,12 +22,7 @@ class Context:
         return session
 
     def native(self, method, path, body=None):
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.base + path, data, method=method)
-        if data is not None:
-            request.add_header("content-type", "application/json")
-        with urllib.request.urlopen(request, timeout=PATIENCE_S + 5) as response:
-            return json.loads(response.read() or b"null")
+        return request(method, self.base + path, body)
 
     async def clean_up(self):
         for client, session in self.open:

@@ -1,43 +1,11 @@
-"""A register of checks, and what they work with."""
-
-import json
-import signal
-import time
-import urllib.request
-from contextlib import contextmanager
+"""What checks work with: the SDK's sandbox, and outlive's own API."""
 
 from e2b import Sandbox
 
-REGISTERED = []
-PATIENCE_S = 20
+from frame import PATIENCE_S, request
+
 # Every command is a login shell: without a HOME of its own it would run the profile of whoever started the server.
 ENVS = {"HOME": "/tmp"}
-
-
-def check(function):
-    REGISTERED.append((f"python_{function.__name__}", function))
-    return function
-
-
-@contextmanager
-def deadline(seconds):
-    def late(number, stack):
-        raise TimeoutError(f"not done within {seconds} s")
-
-    signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-
-
-def eventually(what, look):
-    until = time.monotonic() + PATIENCE_S
-    while not (found := look()):
-        assert time.monotonic() < until, f"never came: {what}"
-        time.sleep(0.02)
-    return found
 
 
 class Context:
@@ -59,12 +27,7 @@ class Context:
         return handle
 
     def native(self, method, path, body=None):
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.base + path, data, method=method)
-        if data is not None:
-            request.add_header("content-type", "application/json")
-        with urllib.request.urlopen(request, timeout=PATIENCE_S + 5) as response:
-            return json.loads(response.read() or b"null")
+        return request(method, self.base + path, body)
 
     def until_printed(self, pid, pattern):
         wait = {"for": "output", "pattern": pattern, "timeoutMs": PATIENCE_S * 1000, "from": 0}
