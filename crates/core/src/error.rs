@@ -130,7 +130,7 @@ impl Error {
                 | Errno::LIBBAD
                 | Errno::INVAL,
             ) => spawn("not_executable", format!("{command} cannot be executed: {why}")),
-            (SpawnStage::Exec, Errno::TOOBIG) => {
+            (SpawnStage::Exec | SpawnStage::Prepare, Errno::TOOBIG) => {
                 spawn("args_too_long", "arguments and environment are longer than the system allows".into())
             }
             (SpawnStage::Prepare, Errno::INVAL) => {

@@ -101,6 +101,24 @@ fn a_start_whose_message_cannot_be_sent_is_refused() {
     assert!(ask(&large).starts_with("HTTP/1.1 200"));
 }
 
+/// It was written down, the holder took the server for mad, and every server after it died of the record.
+#[test]
+fn a_start_of_eighty_megabytes_ended_every_server() {
+    let arguments = ["--limit", "maxBodyBytes=100000000"].map(str::to_owned).to_vec();
+    let outlive = Outlive::with(Setup { arguments, ..Setup::default() });
+    let pid = outlive.server_pid();
+    let large = "x".repeat(80_000_000);
+    for spec in [json!({ "command": "true", "cwd": large }), json!({ "command": "true", "env": { "A": large } })] {
+        for path in ["/v1/processes", "/v1/processes/run"] {
+            let refused = outlive.post(path, &spec);
+            assert_eq!((refused.status, refused.code()), (400, "invalid_value"));
+        }
+    }
+    assert_eq!(outlive.server_pid(), pid);
+    outlive.kill_server();
+    assert_eq!(outlive.post("/v1/processes/run", &json!({ "command": "true" })).json["exitCode"], 0);
+}
+
 #[test]
 fn without_terminals_nothing_new_is_started_and_nothing_ends() {
     if !is_root() {

@@ -10,7 +10,10 @@ const AT_PUBLISHED: u64 = 8;
 /// Where the first entry lies.
 pub(super) const FIRST: u64 = 16;
 const HEAD_BYTES: usize = 9;
-const MAX_ENTRY: u64 = 64 << 20;
+/// A larger one is not written; and one that was is passed over, so that no server dies of it.
+pub(super) const MAX_ENTRY: u64 = 64 << 20;
+/// Of an entry that means nothing.
+const NOTHING: u8 = 0;
 
 pub(super) struct File {
     fd: OwnedFd,
@@ -76,8 +79,11 @@ impl File {
         let lengths = u64::from_le_bytes(lengths);
         let (name_len, value_len) = (lengths & u64::from(u32::MAX), lengths >> 32);
         let len = HEAD_BYTES as u64 + name_len + value_len;
-        if len > MAX_ENTRY || at + len > self.published {
+        if at + len > self.published {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a journal entry reaches past the end"));
+        }
+        if len > MAX_ENTRY {
+            return Ok(Entry { kind: NOTHING, name: Vec::new(), value: Vec::new(), len });
         }
         let mut name = vec![0; name_len as usize];
         let mut value = vec![0; value_len as usize];
@@ -114,4 +120,23 @@ fn read_exact(fd: &OwnedFd, mut room: &mut [u8], mut at: u64) -> io::Result<()> 
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_server_died_of_an_entry_that_was_too_large() {
+        let mut file = File::create().unwrap();
+        let mut bytes = Vec::new();
+        encode(&mut bytes, 1, b"large", &vec![b'x'; MAX_ENTRY as usize]);
+        let large = bytes.len() as u64;
+        encode(&mut bytes, 1, b"next", b"value");
+        file.append(&bytes).unwrap();
+        let passed_over = file.read(FIRST).unwrap();
+        assert_eq!((passed_over.kind, passed_over.len, passed_over.value.len()), (NOTHING, large, 0));
+        let next = file.read(FIRST + large).unwrap();
+        assert_eq!((next.kind, next.name.as_slice(), next.value.as_slice()), (1, &b"next"[..], &b"value"[..]));
+    }
 }

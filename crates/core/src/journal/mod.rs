@@ -185,7 +185,11 @@ impl Inner {
                     file::encode(&mut bytes, Kind::Event as u8, &sequence.to_le_bytes(), value);
                 }
             }
-            places.push(Place { at: start + before as u64, len: (bytes.len() - before) as u64 });
+            let len = (bytes.len() - before) as u64;
+            if len > file::MAX_ENTRY {
+                return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is too large for the journal"));
+            }
+            places.push(Place { at: start + before as u64, len });
         }
         self.file.append(&bytes)?;
         for (change, place) in changes.iter().zip(places) {

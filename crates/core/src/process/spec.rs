@@ -12,6 +12,8 @@ use crate::{Error, Result};
 const MAX_NAME_BYTES: usize = 256;
 const MAX_ANNOTATIONS: usize = 64;
 const MAX_ANNOTATION_BYTES: usize = 4096;
+/// Of everything that a program is started with: more than any system takes, and little for the journal and the holder.
+const MAX_SPEC_BYTES: usize = 8 << 20;
 
 /// A process to be started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -294,6 +296,13 @@ impl Spec {
         })
     }
 
+    fn bytes(&self) -> usize {
+        let env = self.env.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, String::len));
+        self.command.len()
+            + self.args.iter().map(String::len).chain(env).sum::<usize>()
+            + self.cwd.as_ref().map_or(0, String::len)
+    }
+
     pub fn check(&self) -> Result<()> {
         if self.command.trim().is_empty() {
             return Err(Error::invalid("command", "command must not be empty", format!("{:?}", self.command)));
@@ -305,6 +314,12 @@ impl Spec {
         }
         check_variables(&self.env)?;
         check_annotations(self.annotations.iter())?;
+        let bytes = self.bytes();
+        if bytes > MAX_SPEC_BYTES {
+            let expected =
+                format!("at most {MAX_SPEC_BYTES} bytes of command, arguments, environment and folder together");
+            return Err(Error::invalid("command", expected, bytes));
+        }
         if self.shell && !self.args.is_empty() {
             return Err(Error::invalid(
                 "args",

@@ -49,6 +49,10 @@ impl Socket {
 
     /// `WouldBlock` when the peer is behind; the message was then not sent at all.
     pub fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        if bytes.len() as u64 > MAX_MEMFD {
+            // The other end would take us for somebody who has lost his mind.
+            return Err(rustix::io::Errno::TOOBIG.into());
+        }
         if bytes.len() > MAX_PACKET {
             let file = sealed(bytes)?;
             let mut all = vec![file.as_fd()];
