@@ -11,11 +11,20 @@ export interface Options {
   WebSocket?: SocketClass;
 }
 
-/** As much of the WebSocket class as is needed. */
-export type SocketClass = new (url: string) => Pick<
-  WebSocket,
-  'send' | 'close' | 'readyState' | 'binaryType' | 'onopen' | 'onmessage' | 'onclose' | 'onerror'
->;
+/** As much of a WebSocket as is needed; loose, so that the browser's and that of `ws` are both one. */
+export interface Socket {
+  readonly readyState: number;
+  send(data: string | Uint8Array<ArrayBuffer>): void;
+  close(code?: number): void;
+  // Their types of events have nothing in common.
+  binaryType: any;
+  onmessage: any;
+  onclose: any;
+  onerror: any;
+}
+
+// The constructor of `ws` is overloaded in a way that no single type of its argument fits.
+export type SocketClass = new (url: any) => Socket;
 
 export interface Call {
   query?: Record<string, string | number | boolean | null | undefined>;
@@ -57,7 +66,7 @@ export class Http {
         const text = await response.text().catch(lost);
         return (text === '' ? undefined : JSON.parse(text)) as T;
       } catch (error) {
-        const isLost = error instanceof OutliveError && error.code === 'connection_lost' && !error.isRefused;
+        const isLost = error instanceof OutliveError && error.code === 'connection_lost' && !error.isHopeless;
         const mayRepeat = call.isRepeatable ?? method === 'GET';
         if (!isLost || !mayRepeat || call.signal?.aborted || Date.now() - begun > PATIENCE_MS) throw error;
         await backoff.pause(call.signal);
@@ -83,7 +92,7 @@ export class Http {
     return response;
   }
 
-  socket(path: string, parameters: Call['query']): InstanceType<SocketClass> {
+  socket(path: string, parameters: Call['query']): Socket {
     if (!this.#socket) {
       throw new OutliveError('no_websocket', 'this Node has no WebSocket: pass { WebSocket } of the package ws');
     }
@@ -96,11 +105,17 @@ export class Http {
 function lost(error: unknown): never {
   const cause = error instanceof Error ? (error.cause ?? error) : error;
   const why = cause instanceof Error ? cause.message : String(cause);
-  const isRefused = (cause as { code?: unknown }).code === 'ECONNREFUSED';
-  throw new OutliveError('connection_lost', `no answer from the server: ${why}`, 0, undefined, isRefused);
+  const code = (cause as { code?: unknown }).code;
+  const isHopeless = code === 'ECONNREFUSED' || code === 'ENOTFOUND' || why === 'bad port';
+  throw new OutliveError('connection_lost', `no answer from the server: ${why}`, 0, undefined, isHopeless);
 }
 
 function query(parameters: Call['query']): string {
   const given = Object.entries(parameters ?? {}).filter(([, value]) => value !== undefined && value !== null);
   return given.length === 0 ? '' : `?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`;
+}
+
+/** For `Idempotency-Key`. `crypto.randomUUID` is missing in pages that come without TLS. */
+export function randomKey(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
 }

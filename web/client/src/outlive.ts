@@ -1,5 +1,5 @@
 import { type EventFilter, events, type OutliveEvent } from './events.js';
-import { Http, type Options } from './http.js';
+import { Http, type Options, randomKey } from './http.js';
 import { Process } from './process.js';
 import { Session } from './session.js';
 import type { Context, Health, ProcessInfo, RunOptions, RunResult, SessionInfo, SessionOptions, StartOptions } from './types.js';
@@ -61,9 +61,4 @@ export class Outlive {
   context(query: { sessionId: string; source?: string; sinceMs?: number; maxBytes?: number }): Promise<Context> {
     return this.#http.json('GET', '/v1/context', { query });
   }
-}
-
-/** `crypto.randomUUID` is missing in pages that come without TLS. */
-function randomKey(): string {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
 }

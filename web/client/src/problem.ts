@@ -9,8 +9,8 @@ export class OutliveError extends Error {
     /** Of the HTTP answer; 0 if there was none. */
     readonly status = 0,
     readonly details: unknown = undefined,
-    /** The machine answers, but nobody listens there (as far as can be known: pages are not told). */
-    readonly isRefused = false,
+    /** Nobody listens there, or there is no such place (as far as can be known: pages are not told). */
+    readonly isHopeless = false,
   ) {
     super(message);
   }

@@ -1,4 +1,4 @@
-import type { Http } from './http.js';
+import { type Http, randomKey } from './http.js';
 import { Process } from './process.js';
 import type { ExecInfo, ExecOptions, ExecResult, ProcessInfo, SessionInfo, StartOptions } from './types.js';
 
@@ -21,10 +21,14 @@ export class Session {
     return this.#http.json('GET', this.#path());
   }
 
-  /** Runs a command after those before it, and answers when it is over. */
+  /**
+   * Runs a command after those before it, and answers when it is over. If the answer is lost on its way, it is asked for again, and nothing
+   * runs twice.
+   */
   exec(command: string | ExecOptions, signal?: AbortSignal): Promise<ExecResult> {
     const body = typeof command === 'string' ? { command } : command;
-    return this.#http.json('POST', this.#path('/exec'), { body, signal });
+    const headers = { 'idempotency-key': randomKey() };
+    return this.#http.json('POST', this.#path('/exec'), { body, headers, signal, isRepeatable: true });
   }
 
   async execs(): Promise<ExecInfo[]> {

@@ -107,4 +107,6 @@ test('what is refused says why', async () => {
   await assert.rejects(outlive.start({ command: '' }), { code: 'invalid_value', status: 400 });
   const nobody = new (await import('../dist/index.js')).Outlive({ url: 'http://127.0.0.1:1' });
   await assert.rejects(nobody.health(), { code: 'connection_lost', status: 0 });
+  const nowhere = new (await import('../dist/index.js')).Outlive({ url: 'http://no-such-host.invalid:2468' });
+  await assert.rejects(nowhere.health(), { code: 'connection_lost', isHopeless: true });
 });

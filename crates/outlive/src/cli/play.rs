@@ -1,7 +1,7 @@
 //! `outlive play`: a recording, or what a terminal has shown, once more.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,6 +83,7 @@ impl Play {
         let mut replay = Replay::new(u64::MAX, false);
         let mut modes = Modes::default();
         let mut number = 1;
+        let mut is_at_line = true;
         let code = loop {
             number += 1;
             let Some(line) = lines.next().await? else { break 0 };
@@ -99,8 +100,13 @@ impl Play {
             let shown = replay.pass(Bytes::from(text));
             modes.see(&shown);
             output::bytes(&shown)?;
+            is_at_line = shown.last().map_or(is_at_line, |byte| *byte == b'\n');
         };
         output::terminal(&modes.undo());
+        if !is_at_line && io::stdout().is_terminal() {
+            // The shell's next prompt belongs on a line of its own.
+            output::terminal("\r\n");
+        }
         Ok(code)
     }
 }

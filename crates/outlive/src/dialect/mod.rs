@@ -35,7 +35,7 @@ pub(crate) struct Dialect {
     pub(crate) routes: fn() -> Routes,
 }
 
-pub(crate) const ALL: &[Dialect] = &[cloudflare::DIALECT, e2b::DIALECT, opencode::DIALECT, opensandbox::DIALECT];
+pub(crate) const ALL: &[Dialect] = &[e2b::DIALECT, opencode::DIALECT, opensandbox::DIALECT, cloudflare::DIALECT];
 
 pub(crate) fn find(name: &str) -> Option<&'static Dialect> {
     ALL.iter().find(|dialect| dialect.name() == name)

@@ -1,5 +1,5 @@
 import { Backoff } from '../backoff.js';
-import type { Http, SocketClass } from '../http.js';
+import type { Http, Socket } from '../http.js';
 import { OutliveError } from '../problem.js';
 import type { Process } from '../process.js';
 import type { Role, Size } from '../types.js';
@@ -44,8 +44,6 @@ const OPEN_WITHIN_MS = 15_000;
 
 /** Ends an attachment; whoever deleted the process, or made another use of the socket, meant it. */
 const FATAL_CLOSES: Record<number, string> = { 1001: 'deleted', 1008: 'refused', 1009: 'message_too_large' };
-
-type Socket = InstanceType<SocketClass>;
 
 /**
  * Being attached to a process, as a stream: `for await (const item of attachment)`. It ends after the exit or `close()`. When a
@@ -172,7 +170,7 @@ export class Attachment implements AsyncIterable<AttachItem>, AsyncIterator<Atta
       let end: string | undefined;
       const opening = setTimeout(() => socket.close(), OPEN_WITHIN_MS);
       socket.onerror = () => {};
-      socket.onmessage = ({ data }) => {
+      socket.onmessage = ({ data }: { data: unknown }) => {
         if (typeof data !== 'string') {
           // With a ticket alone nothing could be asked before; only terminals are shared by one.
           this.#output(splitStream(new Uint8Array(data as ArrayBuffer), isTerminal ?? true));
@@ -191,7 +189,7 @@ export class Attachment implements AsyncIterable<AttachItem>, AsyncIterator<Atta
           this.#items.push(frame);
         }
       };
-      socket.onclose = ({ code, reason }) => {
+      socket.onclose = ({ code, reason }: { code: number; reason: string }) => {
         clearTimeout(opening);
         clearTimeout(this.#tellTimer);
         this.#tellTimer = undefined;
