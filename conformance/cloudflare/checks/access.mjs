@@ -97,6 +97,9 @@ early('access_a_readers_token_reads_and_no_more_also_over_the_socket', async (t)
   assert.equal(answer.status, 403, 'a frame makes nobody somebody else');
   const terminal = await t.socket(`${url.replace('http', 'ws')}/ws/pty?sessionId=a`, { headers: reading }).catch((reason) => reason);
   assert.equal(terminal.response?.statusCode, 403);
+  for (const [method, path] of [['GET', 'file/a'], ['POST', 'persist']]) {
+    assert.equal((await own.raw(method, `/v1/sandbox/abc/${path}`, { headers: reading, url })).status, 403, 'files are not for readers');
+  }
   // A token that is taken back is taken back for open sockets too.
   await own.raw('DELETE', '/v1/tokens/reader', { headers: bearer, url: own.base });
   say({ type: 'request', id: 'late', method: 'GET', path: '/api/process/list' });

@@ -131,6 +131,18 @@ check('bridge_1000_execs_leave_the_list_as_it_was', async (t) => {
   assert.deepEqual(after[1].filter((other) => !before[1].includes(other)), []);
 }, { seconds: 60 });
 
+check('bridge_session_takes_json_or_nothing', async (t) => {
+  const id = await t.sandboxId();
+  const ask = (headers, body) => t.raw('POST', `/v1/sandbox/${id}/session`, { headers, body });
+  const body = JSON.stringify({ id: 'typed' });
+  assert.equal((await ask({ 'content-type': 'text/plain' }, body)).status, 415);
+  assert.equal((await ask({ 'content-type': 'application/json', 'content-encoding': 'gzip' }, body)).status, 415);
+  assert.equal((await ask({ 'content-type': 'application/json' }, '{')).status, 400);
+  assert.equal((await ask({ 'content-type': 'application/json' }, body)).json.id, 'typed');
+  assert.match((await ask({}, undefined)).json.id, /^session-/);
+  assert.match((await ask({ 'content-type': 'application/json' }, '')).json.id, /^session-/);
+});
+
 check('bridge_sessions', async (t) => {
   const id = await t.sandboxId();
   const made = await t.post(`/v1/sandbox/${id}/session`, { id: 'mine', cwd: '/usr', env: { A: '1' } });

@@ -90,3 +90,25 @@ check('socket_protocol', async (t) => {
   const plain = await t.raw('GET', '/ws');
   assert.equal(plain.status, 426);
 });
+
+check('socket_that_asks_for_logs_and_never_reads_stops_nobody', async (t) => {
+  const length = 9_000_000;
+  const { processId } = await t.start(`${printNumbers(length)}; ${printNumbers(1000)} >&2`);
+  await t.events(t.client().processes.streamProcessLogs(processId));
+  const stuck = await t.socket(`${t.ws}/ws`, { reads: false });
+  for (let n = 0; n < 250; n += 1) stuck.say({ type: 'request', id: `${n}`, method: 'GET', path: `/api/process/${processId}/logs` });
+  let worst = 0;
+  for (let n = 0; n < 20; n += 1) {
+    const before = Date.now();
+    await t.client().utils.ping();
+    worst = Math.max(worst, Date.now() - before);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  assert.ok(worst < 2_000, `a ping took ${worst} ms`);
+  // And who reads gets all of it, over HTTP and over a socket.
+  for (const client of [t.client(), t.overSocket()]) {
+    const { stdout, stderr } = await client.processes.getProcessLogs(processId);
+    assert.ok(stdout === numbers(length).toString());
+    assert.ok(stderr === numbers(1000).toString());
+  }
+});

@@ -5,6 +5,7 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Weak};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Timespec, Timestamps};
 use tar::{Archive, Builder, EntryType, Header};
@@ -16,13 +17,31 @@ const MOST_BYTES: u64 = 1 << 30;
 /// Of the mode of a file; whose it was is not kept, so nothing becomes somebody else's.
 const MODE_BITS: u32 = 0o777;
 
+/// Kept by whoever asked for an archive: when it is dropped, the work ends.
+#[derive(Default)]
+pub(super) struct Asking(Arc<()>);
+
+pub(super) struct Asked(Weak<()>);
+
+impl Asking {
+    pub(super) fn asked(&self) -> Asked {
+        Asked(Arc::downgrade(&self.0))
+    }
+}
+
+impl Asked {
+    fn still(&self) -> io::Result<()> {
+        if self.0.strong_count() > 0 { Ok(()) } else { Err(io::Error::other("nobody waits for it any more")) }
+    }
+}
+
 /// `./a/b/` is `a/b`.
 pub(super) fn plain(path: &str) -> PathBuf {
     Path::new(path).components().filter(|part| matches!(part, Component::Normal(_))).collect()
 }
 
 /// Writes all that is in the workspace, except for some.
-pub(super) fn pack(workspace: &Workspace, without: &[PathBuf], file: &File) -> io::Result<()> {
+pub(super) fn pack(workspace: &Workspace, without: &[PathBuf], file: &File, asked: &Asked) -> io::Result<()> {
     let mut archive = Builder::new(BufWriter::new(Limited { file, left: MOST_BYTES }));
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
@@ -33,6 +52,7 @@ pub(super) fn pack(workspace: &Workspace, without: &[PathBuf], file: &File) -> i
                 other => other?,
             };
         for item in Dir::read_from(&open)? {
+            asked.still()?;
             let item = item?;
             let name = item.file_name().to_bytes();
             if name == b"." || name == b".." {
@@ -114,9 +134,10 @@ impl Write for Limited<'_> {
 }
 
 /// Puts what an archive has into the workspace; what else is there stays.
-pub(super) fn unpack(workspace: &Workspace, archive: impl Read) -> io::Result<()> {
+pub(super) fn unpack(workspace: &Workspace, archive: impl Read, asked: &Asked) -> io::Result<()> {
     let mut archive = Archive::new(BufReader::new(archive));
     for entry in archive.entries()? {
+        asked.still()?;
         let mut entry = entry.map_err(|error| wrong(&format!("this is no archive: {error}")))?;
         let path = inside(&entry.path()?)?;
         if path.as_os_str().is_empty() {
@@ -182,11 +203,27 @@ mod tests {
     fn packed(folder: &Path, without: &[&str]) -> Vec<u8> {
         let file = tempfile::tempfile().unwrap();
         let without: Vec<PathBuf> = without.iter().map(|path| plain(path)).collect();
-        pack(&Workspace::at(folder).unwrap(), &without, &file).unwrap();
+        pack(&Workspace::at(folder).unwrap(), &without, &file, &Asking::default().asked()).unwrap();
         let mut bytes = Vec::new();
         io::Seek::rewind(&mut &file).unwrap();
         (&file).read_to_end(&mut bytes).unwrap();
         bytes
+    }
+
+    fn unpacked(workspace: &Workspace, archive: &[u8]) -> io::Result<()> {
+        unpack(workspace, archive, &Asking::default().asked())
+    }
+
+    #[test]
+    fn archives_went_on_without_anybody_who_waited() {
+        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(from.path().join("a"), "A").unwrap();
+        let archive = packed(from.path(), &[]);
+        let gone = Asking::default().asked();
+        assert!(unpack(&Workspace::at(to.path()).unwrap(), &archive[..], &gone).is_err());
+        assert_eq!(std::fs::read_dir(to.path()).unwrap().count(), 0);
+        let file = tempfile::tempfile().unwrap();
+        assert!(pack(&Workspace::at(from.path()).unwrap(), &[], &file, &gone).is_err());
     }
 
     #[test]
@@ -205,7 +242,7 @@ mod tests {
         let victim = to.path().join("victim");
         std::fs::write(&victim, "safe").unwrap();
         symlink("victim", to.path().join("a")).unwrap();
-        unpack(&Workspace::at(to.path()).unwrap(), &packed(from.path(), &["./skip/"])[..]).unwrap();
+        unpacked(&Workspace::at(to.path()).unwrap(), &packed(from.path(), &["./skip/"])[..]).unwrap();
         let read = |path: &str| std::fs::read_to_string(to.path().join(path)).unwrap();
         assert_eq!(
             (read("a"), read("sub/b"), read(&long), read("skipped-not")),
@@ -249,13 +286,13 @@ mod tests {
             ("x", EntryType::Char, None),
             ("x", EntryType::Fifo, None),
         ] {
-            assert!(unpack(&workspace, &archive_of(name, kind, target)[..]).is_err(), "{name} {kind:?}");
+            assert!(unpacked(&workspace, &archive_of(name, kind, target)[..]).is_err(), "{name} {kind:?}");
         }
         assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
         for garbage in [&[1; 600][..], b"x", &[255; 2048]] {
-            assert!(unpack(&workspace, garbage).is_err());
+            assert!(unpacked(&workspace, garbage).is_err());
         }
-        unpack(&workspace, &[0; 1024][..]).unwrap();
+        unpacked(&workspace, &[0; 1024][..]).unwrap();
     }
 
     #[test]
@@ -279,7 +316,7 @@ mod tests {
             let sum: u32 =
                 garbled[..148].iter().chain([b' '; 8].iter()).chain(&garbled[156..512]).map(|b| u32::from(*b)).sum();
             garbled[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-            let _ = unpack(&workspace, &garbled[..]);
+            let _ = unpacked(&workspace, &garbled[..]);
         }
         assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 1, "nothing beside the workspace");
     }

@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _};
 use http_body_util::BodyExt;
 use rustix::fs::{Mode, OFlags};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::super::error::BridgeError;
 use crate::api::App;
@@ -14,12 +16,29 @@ use crate::api::App;
 /// What one body may have.
 pub(super) const MOST_BYTES: u64 = 32 << 20;
 
-/// A file without a name, with the whole body in it.
-pub(super) async fn receive(app: &App, mut body: Body) -> Result<File, BridgeError> {
+/// Bodies that are on their way, or wait to be put where they belong: each is a file.
+const MOST_BODIES: usize = 8;
+/// However steadily it comes, one of them must not keep its place for ever.
+const WITHIN: Duration = Duration::from_secs(300);
+static BODIES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(MOST_BODIES)));
+
+/// A file without a name, with the whole body in it, and its place among [`MOST_BODIES`].
+pub(super) struct Received {
+    pub(super) file: File,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+pub(super) async fn receive(app: &App, body: Body) -> Result<Received, BridgeError> {
     // Said before it is sent, it need not be read.
     if body.size_hint().lower() > MOST_BYTES {
         return Err(BridgeError::too_large(MOST_BYTES));
     }
+    let place = Arc::clone(&BODIES).acquire_owned().await.ok();
+    let file = tokio::time::timeout(WITHIN, write_down(app, body)).await.map_err(|_| BridgeError::too_slow())??;
+    Ok(Received { file, _place: place })
+}
+
+async fn write_down(app: &App, mut body: Body) -> Result<File, BridgeError> {
     let mut file = on_disk(nameless).await?;
     let patience = Duration::from_millis(app.limits.body_timeout_ms);
     let mut bytes = 0;

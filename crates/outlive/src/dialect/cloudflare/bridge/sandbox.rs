@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::Bytes;
-use axum::extract::State;
+use axum::body::HttpBody as _;
+use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
 use futures_util::future::join_all;
 use outlive_core::process::Process;
 use outlive_core::session::Created;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::super::command::{Variables, given, session_spec};
@@ -19,7 +20,7 @@ use super::super::error::BridgeError;
 use super::super::{SANDBOX, clock, folder};
 use super::{checked_sandbox, sandbox_id, session_id};
 use crate::api::App;
-use crate::api::extract::Path;
+use crate::api::extract::{JsonBytes, Path, parse};
 use crate::api::problem::Problem;
 
 const KILL_WITHIN: Duration = Duration::from_secs(5);
@@ -88,15 +89,28 @@ pub(in super::super) struct SessionRequest {
     env: Option<Variables>,
 }
 
+/// A JSON body, or none: who says nothing wants nothing special.
+pub(in super::super) struct Perhaps<T>(T);
+
+impl<T: Default + DeserializeOwned> FromRequest<App> for Perhaps<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+        if request.body().is_end_stream() {
+            return Ok(Self(T::default()));
+        }
+        let JsonBytes(bytes) = JsonBytes::from_request(request, app).await?;
+        if bytes.is_empty() { Ok(Self(T::default())) } else { parse(&bytes).map(Self) }
+    }
+}
+
 pub(in super::super) async fn create_session(
     State(app): State<App>,
     id: Result<Path<String>, Problem>,
-    body: Bytes,
+    request: Result<Perhaps<SessionRequest>, Problem>,
 ) -> Result<Json<Value>, BridgeError> {
     let sandbox = sandbox_id(id)?;
-    // Who says nothing wants nothing special.
-    let request: SessionRequest =
-        if body.is_empty() { SessionRequest::default() } else { crate::api::extract::parse(&body)? };
+    let Perhaps(request) = request?;
     let id = match request.id {
         Some(id) => id,
         None => format!("session-{}", new_id()?),

@@ -14,6 +14,8 @@ use super::super::folder::WORKSPACE;
 
 const FILE_MODE: Mode = Mode::from_raw_mode(0o644);
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o755);
+/// Folders above each other: each is found from the top, so many of them take long.
+const MOST_DEPTH: usize = 256;
 /// The kernel asks for another try when something was renamed meanwhile.
 const MOST_TRIES: u32 = 64;
 
@@ -108,6 +110,14 @@ impl Workspace {
 
     /// The folder at `path`, made with all above it as far as they are missing.
     pub(super) fn make_folders(&self, path: &Path) -> io::Result<OwnedFd> {
+        if path.components().count() > MOST_DEPTH {
+            let message = format!("a path has at most {MOST_DEPTH} folders");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        // Mostly it is there.
+        if let Ok(folder) = self.folder(path) {
+            return Ok(folder);
+        }
         let mut at = PathBuf::new();
         for name in path.components() {
             let above = self.folder(&at)?;
@@ -196,5 +206,14 @@ mod tests {
         }
         assert_eq!(below("/workspace/a/b"), Path::new("a/b"));
         assert_eq!(below("/workspace"), Path::new(""));
+    }
+    #[test]
+    fn a_path_of_thousands_of_folders_kept_a_thread_busy() {
+        let inside = tempfile::tempdir().unwrap();
+        let workspace = Workspace::at(inside.path()).unwrap();
+        let deep = |folders| PathBuf::from("d/".repeat(folders)).join("file");
+        workspace.write(&deep(MOST_DEPTH)).unwrap();
+        assert_eq!(workspace.write(&deep(MOST_DEPTH + 1)).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert!(workspace.spot(&deep(MOST_DEPTH + 1)).is_err());
     }
 }

@@ -1,11 +1,12 @@
 //! What a process has printed: all of it at once, or from the beginning as it comes.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::Json;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::response::Response;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
 use futures_util::{Stream as Events, stream};
 use outlive_core::attach::{Attachment, Role};
 use outlive_core::log::{Cursor, Exit, Flow, Item, Log, Start, Stream, StreamFilter};
@@ -23,43 +24,124 @@ use crate::api::App;
 use crate::api::extract::Path;
 use crate::api::problem::Problem;
 use crate::api::sse;
+use crate::decoder::Decoder;
 use crate::peer::Peer;
 
 /// Bytes of output in one event.
 const PIECE_BYTES: usize = 32 * 1024;
+/// Looks into the log for one piece: some find nothing that is wanted, and they take time as well.
+const PIECE_ITEMS: usize = 256;
 /// What one answer may have; of more, it is the end.
 const MOST_BYTES: u64 = 32 << 20;
 
 pub(in super::super) async fn whole(
     State(app): State<App>,
     id: Result<Path<String>, Problem>,
-) -> Result<Json<Value>, ContainerError> {
+) -> Result<Response, ContainerError> {
     let Path(id) = id?;
     let log = inspect::find(&app, &id)?.started_log().await?;
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let mut cursor = Cursor::new(Arc::clone(&log), Start::Tail(MOST_BYTES), Flow::Live, StreamFilter::All);
-    let missing = cursor.offset();
-    let end = log.head();
-    while cursor.offset() < end {
-        match cursor.try_next(PIECE_BYTES) {
-            Some(Item::Bytes { stream: Stream::Stderr, bytes, .. }) => stderr.extend_from_slice(&bytes),
-            Some(Item::Bytes { bytes, .. }) => stdout.extend_from_slice(&bytes),
-            Some(_) => {}
-            None => break,
+    let pieces = stream::unfold(Telling::new(&id, log), |mut telling| async move {
+        loop {
+            // Somebody who takes all of it at once must not keep others from their turn.
+            tokio::task::yield_now().await;
+            let piece = telling.piece()?;
+            if !piece.is_empty() {
+                return Some((Ok::<_, Infallible>(Bytes::from(piece)), telling));
+            }
         }
-    }
-    let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let mut answer = json!({
-        "success": true,
-        "processId": id,
-        "stdout": lossy(&stdout),
-        "stderr": lossy(&stderr),
-        "timestamp": clock::now(),
     });
-    if missing > 0 {
-        answer["missingBytes"] = missing.into();
+    Ok(([(header::CONTENT_TYPE, "application/json")], Body::from_stream(pieces)).into_response())
+}
+
+/// The answer of [`whole`], made as it is taken: first all of stdout, then all of stderr. What was printed after it began is not in it.
+struct Telling {
+    log: Arc<Log>,
+    start: u64,
+    end: u64,
+    /// `None` when all is said.
+    reading: Option<Reading>,
+    /// Of the bytes before this offset not all are in the answer.
+    missing: u64,
+    /// Said before the next piece.
+    opening: String,
+}
+
+struct Reading {
+    of_stderr: bool,
+    cursor: Cursor,
+    decoder: Decoder,
+}
+
+impl Reading {
+    fn new(of_stderr: bool, log: &Arc<Log>, start: Start) -> Self {
+        let cursor = Cursor::new(Arc::clone(log), start, Flow::Live, StreamFilter::All);
+        Self { of_stderr, cursor, decoder: Decoder::default() }
     }
-    Ok(Json(answer))
+}
+
+impl Telling {
+    fn new(id: &str, log: Arc<Log>) -> Self {
+        let end = log.head();
+        let reading = Reading::new(false, &log, Start::Tail(MOST_BYTES));
+        let start = reading.cursor.offset();
+        let mut opening = r#"{"success":true,"processId":""#.to_owned();
+        push_escaped(&mut opening, id);
+        opening.push_str(r#"","stdout":""#);
+        Self { log, start, end, reading: Some(reading), missing: start, opening }
+    }
+
+    /// A bounded piece of work, and what came of it.
+    fn piece(&mut self) -> Option<String> {
+        let reading = self.reading.as_mut()?;
+        let mut text = std::mem::take(&mut self.opening);
+        for _ in 0..PIECE_ITEMS {
+            if text.len() >= PIECE_BYTES {
+                break;
+            }
+            let left = self.end.saturating_sub(reading.cursor.offset());
+            let most = usize::try_from(left).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+            match (most > 0).then(|| reading.cursor.try_next(most)).flatten() {
+                Some(Item::Bytes { stream, bytes, .. }) if (stream == Stream::Stderr) == reading.of_stderr => {
+                    push_escaped(&mut text, &reading.decoder.decode(&bytes));
+                }
+                // A client that is slower than the program.
+                Some(Item::Gap { to, .. }) => {
+                    self.missing = self.missing.max(to.min(self.end));
+                    text.extend(reading.decoder.finish());
+                }
+                Some(_) => {}
+                None => {
+                    text.extend(reading.decoder.finish());
+                    self.turn(&mut text);
+                    break;
+                }
+            }
+        }
+        Some(text)
+    }
+
+    /// From stdout to stderr, from stderr to the end.
+    fn turn(&mut self, text: &mut String) {
+        if self.reading.as_ref().is_some_and(|reading| !reading.of_stderr) {
+            text.push_str(r#"","stderr":""#);
+            self.reading = Some(Reading::new(true, &self.log, Start::At(self.start)));
+            return;
+        }
+        self.reading = None;
+        text.push_str(r#"","timestamp":""#);
+        text.push_str(&clock::now());
+        text.push('"');
+        if self.missing > 0 {
+            text.push_str(&format!(r#","missingBytes":{}"#, self.missing));
+        }
+        text.push('}');
+    }
+}
+
+/// As it stands within the quotes of a JSON string.
+fn push_escaped(text: &mut String, plain: &str) {
+    let quoted = Value::from(plain).to_string();
+    text.push_str(&quoted[1..quoted.len() - 1]);
 }
 
 pub(in super::super) async fn stream(

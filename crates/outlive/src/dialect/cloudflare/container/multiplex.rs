@@ -6,16 +6,19 @@
 //! ```
 //!
 //! A task takes the next event of its stream when the last one has found room in the queue, and that has room when the client
-//! reads: so nothing piles up here. When the socket closes, the tasks end; what they watched goes on.
+//! reads: so nothing piles up here. An answer that is no stream is one frame, so it has to be in memory: there are few of those at a time,
+//! each waits for its turn before it is made, and keeps it until it has been sent. When the socket closes, the tasks end; what they
+//! watched goes on.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::extract::ws::{Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
 use axum::http::{HeaderName, HeaderValue, Method, Request, Uri, header};
 use axum::response::Response;
 use futures_util::stream::{SplitSink, SplitStream};
@@ -23,7 +26,7 @@ use futures_util::{SinkExt, StreamExt};
 use http_body_util::BodyExt;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::AbortHandle;
 use tower::Service;
 
@@ -39,8 +42,24 @@ use crate::socket;
 const MOST_REQUESTS: usize = 256;
 /// Frames that wait for a client to read.
 const MOST_WAITING: usize = 16;
-/// What an answer that is no stream may have.
-const MOST_ANSWER_BYTES: usize = 256 << 20;
+/// What an answer that is no stream may have. In JSON, so a log full of control characters has a sixth of it.
+const MOST_ANSWER_BYTES: usize = 64 << 20;
+/// Such answers that one socket may have in memory.
+const MOST_WHOLE: usize = 2;
+/// A client that takes a large frame slower than this is gone.
+const LEAST_BYTES_PER_SECOND: usize = 64 * 1024;
+
+/// What is to be sent, and the turn that it keeps until then.
+struct Said {
+    message: Message,
+    _turn: Option<OwnedSemaphorePermit>,
+}
+
+impl From<Message> for Said {
+    fn from(message: Message) -> Self {
+        Self { message, _turn: None }
+    }
+}
 
 pub(in super::super) async fn open(
     State(app): State<App>,
@@ -67,7 +86,9 @@ struct Asked {
 async fn serve(app: App, peer: Peer, grant: Grant, socket: WebSocket) {
     let (sink, stream) = socket.split();
     let (say, said) = mpsc::channel(MOST_WAITING);
-    let mut caller = Caller { router: router(&app), app: app.clone(), peer, grant, say, under_way: HashMap::new() };
+    let turns = Arc::new(Semaphore::new(MOST_WHOLE));
+    let mut caller =
+        Caller { router: router(&app), app: app.clone(), peer, grant, say, turns, under_way: HashMap::new() };
     tokio::select! {
         () = write(&app, sink, said) => {}
         () = caller.read(stream) => {}
@@ -85,23 +106,27 @@ fn router(app: &App) -> Router {
 }
 
 /// Ends with the client, or with this server.
-async fn write(app: &App, mut sink: SplitSink<WebSocket, Message>, mut said: mpsc::Receiver<Message>) {
-    let mut ping = tokio::time::interval(Duration::from_millis(app.limits.socket_timeout_ms / 3));
+async fn write(app: &App, mut sink: SplitSink<WebSocket, Message>, mut said: mpsc::Receiver<Said>) {
+    let dead_after = Duration::from_millis(app.limits.socket_timeout_ms);
+    let mut ping = tokio::time::interval(dead_after / 3);
     ping.reset();
     loop {
-        let message = tokio::select! {
-            Some(message) = said.recv() => message,
-            _ = ping.tick() => Message::Ping(Bytes::new()),
-            () = app.ended() => {
-                let _ = sink.send(socket::close(1012, "the server is being replaced; connect again")).await;
-                return;
-            }
+        let Said { message, _turn } = tokio::select! {
+            Some(said) = said.recv() => said,
+            _ = ping.tick() => Message::Ping(Bytes::new()).into(),
+            () = app.ended() => socket::close(1012, "the server is being replaced; connect again").into(),
         };
         let is_last = matches!(message, Message::Close(_));
-        if sink.send(message).await.is_err() || is_last {
+        // Who goes on asking without reading shows signs of life, but not this one.
+        let patience = dead_after + Duration::from_secs((bytes_of(&message) / LEAST_BYTES_PER_SECOND) as u64);
+        if !matches!(tokio::time::timeout(patience, sink.send(message)).await, Ok(Ok(()))) || is_last {
             return;
         }
     }
+}
+
+fn bytes_of(message: &Message) -> usize {
+    if let Message::Text(text) = message { text.len() } else { 0 }
 }
 
 struct Caller {
@@ -109,7 +134,8 @@ struct Caller {
     peer: Peer,
     grant: Grant,
     router: Router,
-    say: mpsc::Sender<Message>,
+    say: mpsc::Sender<Said>,
+    turns: Arc<Semaphore>,
     under_way: HashMap<String, AbortHandle>,
 }
 
@@ -125,14 +151,14 @@ impl Caller {
                 Message::Text(text) => text,
                 Message::Binary(_) => "".into(),
                 Message::Close(_) => {
-                    let _ = self.say.send(Message::Close(None)).await;
+                    let _ = self.say.try_send(Message::Close(None).into());
                     return;
                 }
                 Message::Ping(_) | Message::Pong(_) => continue,
             };
             if let Err(error) = self.take(&text) {
                 // A client that does not read what is wrong with its frames loses that, not us our memory.
-                let _ = self.say.try_send(Message::Text(error.to_string().into()));
+                let _ = self.say.try_send(Message::Text(error.to_string().into()).into());
             }
         }
     }
@@ -172,8 +198,8 @@ impl Caller {
         }
         let id = asked.id.clone();
         let request = self.request(asked).map_err(|message| wrong(Some(&id), "INVALID_REQUEST", message, 400))?;
-        let (router, say) = (self.router.clone(), self.say.clone());
-        let task = tokio::spawn(answer(id.clone(), router, request, say));
+        let (router, say, turns) = (self.router.clone(), self.say.clone(), Arc::clone(&self.turns));
+        let task = tokio::spawn(answer(id.clone(), router, request, say, turns));
         self.under_way.insert(id, task.abort_handle());
         Ok(())
     }
@@ -211,32 +237,58 @@ impl Caller {
     }
 }
 
-async fn answer(id: String, mut router: Router, request: Request<Body>, say: mpsc::Sender<Message>) {
+async fn answer(
+    id: String,
+    mut router: Router,
+    request: Request<Body>,
+    say: mpsc::Sender<Said>,
+    turns: Arc<Semaphore>,
+) {
     let Ok(response) = router.call(request).await;
     let status = response.status().as_u16();
     let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
-    let is_stream = kind.starts_with("text/event-stream");
+    let (is_stream, is_json) = (kind.starts_with("text/event-stream"), kind.starts_with("application/json"));
     let body = response.into_body();
     let last = if is_stream {
         stream(&id, body, &say).await;
-        json!({ "type": "response", "id": id, "status": status, "done": true })
+        let last = json!({ "type": "response", "id": id, "status": status, "done": true });
+        Message::Text(last.to_string().into()).into()
     } else {
-        whole(&id, status, body).await
+        let turn = turns.acquire_owned().await.ok();
+        Said { message: Message::Text(whole(&id, status, is_json, body).await), _turn: turn }
     };
-    let _ = say.send(Message::Text(last.to_string().into())).await;
+    let _ = say.send(last).await;
 }
 
-async fn whole(id: &str, status: u16, body: Body) -> Value {
-    let Ok(bytes) = axum::body::to_bytes(body, MOST_ANSWER_BYTES).await else {
-        let message = "the answer is too large; ask for it as a stream";
-        return json!({ "type": "error", "id": id, "code": "INTERNAL_ERROR", "message": message, "status": 500 });
+/// The frame around the body, which is JSON already: nothing is gained by reading it and printing it again.
+async fn whole(id: &str, status: u16, is_json: bool, mut body: Body) -> Utf8Bytes {
+    let wrong = |message: &str| {
+        let error = json!({ "type": "error", "id": id, "code": "INTERNAL_ERROR", "message": message, "status": 500 });
+        Utf8Bytes::from(error.to_string())
     };
-    let text = || String::from_utf8_lossy(&bytes).into_owned().into();
-    let body: Value = serde_json::from_slice(&bytes).unwrap_or_else(|_| text());
-    json!({ "type": "response", "id": id, "status": status, "body": body, "done": true })
+    let mut text = Vec::new();
+    let begun = format!(r#"{{"type":"response","id":{},"status":{status},"done":true,"body":"#, Value::from(id));
+    if is_json {
+        text.extend_from_slice(begun.as_bytes());
+    }
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else { return wrong("the answer broke off") };
+        let Ok(piece) = frame.into_data() else { continue };
+        if text.len() + piece.len() > MOST_ANSWER_BYTES {
+            return wrong("the answer is too large; ask for it as a stream");
+        }
+        text.extend_from_slice(&piece);
+    }
+    if !is_json {
+        let plain = Value::from(String::from_utf8_lossy(&text));
+        return format!("{begun}{plain}}}").into();
+    }
+    // To a HEAD there is none.
+    text.extend_from_slice(if text.len() == begun.len() { br#"""}"# } else { b"}" });
+    Utf8Bytes::try_from(text).unwrap_or_else(|_| wrong("the answer is no text"))
 }
 
-async fn stream(id: &str, mut body: Body, say: &mpsc::Sender<Message>) {
+async fn stream(id: &str, mut body: Body, say: &mpsc::Sender<Said>) {
     let mut frames = Frames::default();
     while let Some(Ok(frame)) = body.frame().await {
         let Ok(bytes) = frame.into_data() else { continue };
@@ -245,9 +297,32 @@ async fn stream(id: &str, mut body: Body, say: &mpsc::Sender<Message>) {
             if let Some(name) = event.name {
                 told["event"] = name.into();
             }
-            if say.send(Message::Text(told.to_string().into())).await.is_err() {
+            if say.send(Message::Text(told.to_string().into()).into()).await.is_err() {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Json;
+    use axum::response::IntoResponse as _;
+
+    use super::*;
+
+    async fn framed(is_json: bool, body: Body) -> Value {
+        serde_json::from_str(&whole("a\"b", 200, is_json, body).await).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_answer_was_read_and_printed_again_for_its_frame() {
+        let body = json!({ "stdout": "\u{1}\"é", "n": 1 });
+        let frame = framed(true, Json(&body).into_response().into_body()).await;
+        assert_eq!(frame, json!({ "type": "response", "id": "a\"b", "status": 200, "done": true, "body": body }));
+        assert_eq!(framed(false, Body::from("no \"JSON\"")).await["body"], "no \"JSON\"");
+        assert_eq!(framed(true, Body::empty()).await["body"], "");
+        let most = Bytes::from(vec![b'1'; MOST_ANSWER_BYTES]);
+        assert_eq!(framed(true, Body::from(most)).await["type"], "error", "there is a limit");
     }
 }
