@@ -89,6 +89,53 @@ check('events_have_the_headers_of_a_stream_and_a_heartbeat', async (t) => {
   for (const frame of text.trimEnd().split('\n\n')) assert.match(frame, /^(id: \S+\n)?data: \{.*\}$/);
 });
 
+// Without an id in its first word, a client that has seen nothing else could not tell where to go on.
+check('events_go_on_after_the_death_of_the_server_also_for_who_has_seen_none', async (t) => {
+  const again = { sseDefaultRetryDelay: 1000 };
+  const streams = [
+    await t.events((options) => t.second.event.subscribe(undefined, { ...options, ...again })),
+    await t.events((options) => t.second.global.event({ ...options, ...again })),
+    await t.events((options) => t.second.v2.event.subscribe({ ...options, ...again })),
+  ];
+  await t.killServer();
+  // Before they come back.
+  const pty = await t.pty('exit 6');
+  const created = (event) => (event.payload ?? event).type === 'pty.created' && ((event.payload ?? event).properties ?? event.data).info.id === pty.id;
+  for (const events of streams) {
+    await events.until('what happened meanwhile', created);
+    assert.equal(events.all.filter(created).length, 1);
+  }
+});
+
+check('events_begin_with_the_id_of_their_place', async (t) => {
+  for (const path of ['/event', '/global/event', '/api/event']) {
+    const abort = new AbortController();
+    t.atEnd.push(() => abort.abort());
+    const { value } = await (await fetch(t.url + path, { signal: abort.signal })).body.pipeThrough(new TextDecoderStream()).getReader().read();
+    assert.match(value, /^id: [0-9a-f]+-\d+\ndata: .*"server\.connected"/, path);
+  }
+});
+
+// It came back for ever with an id whose events were gone.
+check('events_from_a_place_that_is_gone_break_off_with_a_new_one', async (t) => {
+  const read = async (headers) => {
+    const abort = new AbortController();
+    t.atEnd.push(() => abort.abort());
+    const reader = (await fetch(`${t.url}/event`, { headers, signal: abort.signal })).body.pipeThrough(new TextDecoderStream()).getReader();
+    return { reader, first: (await reader.read()).value };
+  };
+  const id = (text) => text.match(/^id: (\S+)$/m)[1];
+  const { first } = await read({});
+  const { reader, first: second } = await read({ 'last-event-id': id(first).replace(/\d+$/, '999999999999') });
+  let text = second;
+  await assert.rejects(async () => { for (;;) text += (await reader.read()).value; });
+  const [, place] = text.split('\n\n');
+  assert.match(place, /^id: \S+$/);
+  const { reader: third } = await read({ 'last-event-id': id(place) });
+  const pty = await t.pty('exec cat');
+  for (let seen = ''; !seen.includes(pty.id);) seen += (await third.read()).value;
+});
+
 // The SDK comes back after a broken stream with the id of the last event, and misses none of the terminals'.
 check('events_go_on_after_the_death_of_the_server', async (t) => {
   const events = await t.events((options) => t.second.event.subscribe(undefined, { ...options, sseDefaultRetryDelay: 50 }));

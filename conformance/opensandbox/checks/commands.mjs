@@ -149,3 +149,26 @@ check('run_on_a_terminal', async (t) => {
   }
   assert.equal((await t.run('[ -t 1 ] || echo none')).out, 'none', 'unless asked for');
 });
+
+check('run_in_a_folder_that_grows_by_its_variables_is_refused', async (t) => {
+  const body = { command: 'true', cwd: '$A'.repeat(40_000), envs: { A: 'x'.repeat(80_000) } };
+  const { status, json } = await t.http('POST', '/command', { body });
+  assert.deepEqual([status, json.code], [400, 'INVALID_REQUEST_BODY']);
+  assert.match(json.message, /4096 bytes/);
+});
+
+// Every one of these made commands slow or impossible.
+check('run_works_whatever_is_in_the_file_of_variables', async (t) => {
+  const saved = `/tmp/${mark()}`;
+  await t.run(`touch "$EXECD_ENVS"; cp "$EXECD_ENVS" ${saved}`);
+  t.atEnd.push(() => t.run(`cp ${saved} "$EXECD_ENVS"; rm ${saved}`));
+  const laughs = 'echo L0=0123456789; for i in 1 2 3 4 5 6 7 8 9; do p=\'$L\'$((i-1)); echo "L$i=$p$p$p$p$p$p$p$p$p$p"; done';
+  const long = "printf Y=; head -c 200000 /dev/zero | tr '\\0' y; echo";
+  for (const bad of [laughs, long, "printf 'Z=a\\0b\\n'", "seq 40000 | sed 's/.*/N&=$N&/'", "printf A=; yes '${' | head -n 300000 | tr -d '\\n'"]) {
+    await t.run(`{ echo GOOD=1; ${bad}; } > "$EXECD_ENVS"`);
+    const begun = Date.now();
+    const { out, exitCode } = await t.run('echo $GOOD');
+    assert.deepEqual([out, exitCode], ['1', 0], bad);
+    assert.ok(Date.now() - begun < 5000, `${bad}: ${Date.now() - begun} ms`);
+  }
+});

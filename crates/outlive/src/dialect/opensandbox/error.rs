@@ -13,7 +13,8 @@ const INVALID: &str = "INVALID_REQUEST_BODY";
 const NOT_SUPPORTED: &str = "NOT_SUPPORTED";
 const RUNTIME: &str = "RUNTIME_ERROR";
 const UNAVAILABLE: &str = "SERVICE_UNAVAILABLE";
-const UNAUTHORIZED: &str = "Unauthorized: invalid or missing header X-EXECD-ACCESS-TOKEN";
+const UNAUTHORIZED: &str =
+    "Unauthorized: invalid or missing header X-EXECD-ACCESS-TOKEN or OPEN-SANDBOX-API-KEY (api_key)";
 
 /// Why something was refused.
 #[derive(Debug, PartialEq, Eq)]

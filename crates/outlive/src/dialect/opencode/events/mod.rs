@@ -1,7 +1,8 @@
 //! What happens, as a stream: the core's events about terminals in OpenCode's words, and what sessions have to say.
 //!
 //! A stream pulls from two rings, the core's and [`Bus`]. Who is too slow for them is not told of a hole, for which there is no word: its stream breaks
-//! off, so that it looks again. The SDK comes back by itself, with the id of the last event of the core, and misses none of those.
+//! off, so that it looks again. The SDK comes back by itself, with the id of the last event of the core (or of the first word, which has the
+//! place where the stream began), and misses none of those.
 
 mod bus;
 mod envelope;
@@ -51,6 +52,8 @@ struct Following {
     bus_at: u64,
     heartbeat: Interval,
     has_begun: bool,
+    /// Events were lost to it: the stream breaks off.
+    is_lost: bool,
     is_over: bool,
 }
 
@@ -60,7 +63,17 @@ fn answer(app: App, envelope: Envelope, location: Location, headers: &HeaderMap)
     let bus_at = app.opencode.bus.position();
     let mut heartbeat = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let following = Following { app, envelope, location, core, bus_at, heartbeat, has_begun: false, is_over: false };
+    let following = Following {
+        app,
+        envelope,
+        location,
+        core,
+        bus_at,
+        heartbeat,
+        has_begun: false,
+        is_lost: false,
+        is_over: false,
+    };
     let pieces = stream::unfold(following, |mut following| async move {
         if following.is_over {
             return None;
@@ -88,16 +101,24 @@ fn boot_id(app: &App) -> String {
     format!("{:x}", app.core.welcome().boot_id)
 }
 
+/// With an id that a client may come back with, to go on after it.
+fn placed(app: &App, sequence: u64, frame: &str) -> String {
+    format!("id: {}-{sequence}\n{frame}", boot_id(app))
+}
+
 impl Following {
     /// The next words. An error breaks the stream off, which clients take for a reason to come back.
     async fn next(&mut self) -> io::Result<Bytes> {
         if !std::mem::replace(&mut self.has_begun, true) {
-            let text = self.envelope.frame(&Told::of_the_server("server.connected", id::ascending("evt")));
-            return Ok(text.into());
+            let frame = self.envelope.frame(&Told::of_the_server("server.connected", id::ascending("evt")));
+            return Ok(placed(&self.app, self.core.position(), &frame).into());
+        }
+        if self.is_lost {
+            return Err(too_slow());
         }
         loop {
             let text = tokio::select! {
-                next = self.core.next() => self.of_core(next)?,
+                next = self.core.next() => self.of_core(&next),
                 said = self.app.opencode.bus.next(self.bus_at) => {
                     let said = said.ok_or_else(too_slow)?;
                     self.bus_at = said.sequence + 1;
@@ -112,11 +133,15 @@ impl Following {
         }
     }
 
-    fn of_core(&self, next: Next) -> io::Result<Option<String>> {
-        let Next::Event(event) = next else { return Err(too_slow()) };
-        let Some(told) = translate::translate(&event) else { return Ok(None) };
+    fn of_core(&mut self, next: &Next) -> Option<String> {
+        let Next::Event(event) = next else {
+            self.is_lost = true;
+            // Of nothing but a new place: with its old one the client would come back for what is gone, for ever.
+            return Some(placed(&self.app, self.app.core.follow_events(None).position(), "\n"));
+        };
+        let told = translate::translate(event)?;
         let is_meant = told.directory.as_ref().is_none_or(|directory| self.location.covers(directory));
-        Ok(is_meant.then(|| format!("id: {}-{}\n{}", boot_id(&self.app), event.sequence, self.envelope.frame(&told))))
+        is_meant.then(|| placed(&self.app, event.sequence, &self.envelope.frame(&told)))
     }
 
     fn of_bus(&self, said: &Said) -> Option<String> {

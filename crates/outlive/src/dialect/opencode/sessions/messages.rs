@@ -11,15 +11,15 @@ use serde_json::Value;
 use super::super::error::{Api, Failure};
 use super::super::location::Location;
 use super::super::payload::{Asked, Named, Payload};
-use super::order::{LOG_BYTES, Order};
+use super::order::Order;
 use super::rest::find;
 use super::shapes::Message;
 use super::store::Sessions;
 use super::{output, run};
 use crate::api::App;
 
-/// Of all output in one answer; the newest first.
-const ANSWER_BYTES: u64 = LOG_BYTES;
+/// Of all output in one answer, as it is written there; the newest first. An answer is in memory until its client has read it.
+const ANSWER_BYTES: usize = 2 << 20;
 
 #[derive(Deserialize)]
 pub(in super::super) struct MessagesQuery {
@@ -75,10 +75,7 @@ async fn with_output(
     let written = tokio::task::spawn_blocking(move || {
         let mut left = ANSWER_BYTES;
         for part in all.iter_mut().rev().flat_map(|message| &mut message.parts) {
-            // Without a place left, what was kept has to do.
-            if left > 0 {
-                left -= output::fill(&core, part, left).min(left);
-            }
+            left = left.saturating_sub(output::fill_answer(&core, part, left));
         }
         write(&all).unwrap_or_default()
     });

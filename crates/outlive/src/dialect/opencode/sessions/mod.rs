@@ -15,7 +15,7 @@
 //! away: the next server takes the task up ([`take_over`]).
 //!
 //! What is kept: [`store::MOST_SESSIONS`] sessions, [`store::MOST_MESSAGES`] messages and [`store::MOST_BYTES`] of them in all, the oldest go first; of the output of a command the
-//! last [`order::LOG_BYTES`] while its process is known (a day), and then [`output::KEPT_BYTES`].
+//! last [`order::LOG_BYTES`] (of which an answer has 2 MiB) while its process is known (a day), and then [`output::KEPT_BYTES`].
 
 pub(super) mod messages;
 mod order;

@@ -14,6 +14,8 @@ pub(super) const SHOWN_BYTES: u64 = 16 * 1024;
 pub(super) const EVENT_BYTES: u64 = 64 * 1024;
 /// Of the output that is kept with the message.
 pub(super) const KEPT_BYTES: u64 = 8 * 1024;
+/// With less room than this for the output of a command, an answer has what was kept: that may be more.
+const LEAST_BYTES: usize = 256 * 1024;
 const READ_BYTES: usize = 256 * 1024;
 
 /// Whoever reads an aborted command's output is told so, in the words that they know.
@@ -74,6 +76,57 @@ pub(super) fn fill(core: &Core, part: &mut Value, most: u64) -> u64 {
     }
 }
 
+/// Puts as much output into a part of an answer as has room there once it is written; returns how much that takes.
+pub(super) fn fill_answer(core: &Core, part: &mut Value, room: usize) -> usize {
+    if room < LEAST_BYTES {
+        return 0;
+    }
+    match (part["state"]["status"].as_str(), log_of(core, part)) {
+        (Some("completed"), Some(log)) => put_within(part, read(&log, room as u64), room),
+        (Some("running"), Some(_)) => {
+            fill(core, part, SHOWN_BYTES);
+            written_length(part["state"]["metadata"]["output"].as_str().unwrap_or_default())
+        }
+        _ => 0,
+    }
+}
+
+fn put_within(part: &mut Value, mut output: Output, room: usize) -> usize {
+    // It is in the part twice: as a whole, and its end in the metadata.
+    let shown = written_length(tail(&output.text, SHOWN_BYTES as usize));
+    let surplus = output.text.len() - end_within(&output.text, room.saturating_sub(shown)).len();
+    if surplus > 0 {
+        output.text.drain(..surplus);
+        output.is_cut = true;
+    }
+    let length = written_length(&output.text);
+    put(part, output);
+    length + shown
+}
+
+/// The end of a text that takes at most `most` bytes as JSON.
+fn end_within(text: &str, most: usize) -> &str {
+    let mut length = 0;
+    let begins = text.char_indices().rev().find(|(_, letter)| {
+        length += written(*letter);
+        length > most
+    });
+    begins.map_or(text, |(at, letter)| &text[at + letter.len_utf8()..])
+}
+
+fn written_length(text: &str) -> usize {
+    text.chars().map(written).sum()
+}
+
+/// How many bytes a character takes in JSON.
+fn written(letter: char) -> usize {
+    match letter {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        '\0'..='\u{1f}' => 6,
+        _ => letter.len_utf8(),
+    }
+}
+
 fn put(part: &mut Value, output: Output) {
     let Output { mut text, is_cut } = output;
     let state = &mut part["state"];
@@ -109,5 +162,22 @@ mod tests {
         let shown = part["state"]["metadata"]["output"].as_str().unwrap();
         assert!(shown.len() <= SHOWN_BYTES as usize && shown.starts_with('é') && output.ends_with(shown));
         assert_eq!(part["state"]["metadata"]["exit"], 1);
+    }
+
+    /// 32 MiB of control characters became an answer of 192 MiB, for each client that did not read it.
+    #[test]
+    fn an_answer_has_its_bound_after_escaping() {
+        for text in ["\u{1}", "\n", "é\u{2}\"", "x", "\u{fffd}"].map(|text| text.repeat(100_000)) {
+            assert_eq!(written_length(&text) + 2, serde_json::to_string(&text).unwrap().len());
+            let mut part = json!({ "state": { "status": "completed", "metadata": {} } });
+            let room = 300_000;
+            let used = put_within(&mut part, Output { text: text.clone(), is_cut: false }, room);
+            let output = part["state"]["output"].as_str().unwrap();
+            assert!(used <= room && text.ends_with(output));
+            let is_whole = output.len() == text.len();
+            assert!(is_whole || used > room - 6, "{used}");
+            assert_eq!(part["state"]["metadata"]["truncated"], !is_whole);
+            assert!(part.to_string().len() <= used + 200, "{} {used}", part.to_string().len());
+        }
     }
 }

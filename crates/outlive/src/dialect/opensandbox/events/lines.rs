@@ -5,8 +5,9 @@
 
 use crate::decoder::begun;
 
-/// A line that grows beyond this is sent in parts: somebody who prints without line breaks must not fill our memory.
-const LONGEST_LINE: usize = 16 << 20;
+/// A line that grows beyond this is sent in parts: somebody who prints without line breaks must not fill our memory, least of all once for
+/// each client that does not read (an event is up to six times as long). Not less, because SDKs join the parts as if they were lines.
+const LONGEST_LINE: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Shape {

@@ -1,7 +1,7 @@
 //! The file of variables that `set_env` appends to: its path is told to every program as `EXECD_ENVS`, and whatever is in it at the
 //! start of a program is set there, unless the program was given something else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -12,12 +12,17 @@ const VARIABLE: &str = "EXECD_ENVS";
 const FILE_NAME: &str = "execd.env";
 /// More is not read.
 const MOST_BYTES: u64 = 1 << 20;
+/// Of all entries, with what their references stand for: with the one that goes beyond it, reading ends.
+const MOST_EXPANDED: usize = 1 << 20;
+const MOST_NAMES: usize = 1000;
+/// Of an entry with its `=` and a NUL: the kernel starts no program with a longer one.
+const LONGEST_ENTRY: usize = 128 * 1024;
 
 /// What a program is started with, besides what outlive itself has.
 #[derive(Default)]
 pub(in super::super) struct Variables {
     path: Option<String>,
-    file: Vec<(String, String)>,
+    file: HashMap<String, String>,
 }
 
 impl Variables {
@@ -37,17 +42,17 @@ impl Variables {
     /// With `more` over them.
     pub(in super::super) fn with(&self, more: BTreeMap<String, String>) -> BTreeMap<String, Option<String>> {
         let path = self.path.clone().map(|path| (VARIABLE.to_owned(), path));
-        let all = path.into_iter().chain(self.file.iter().cloned()).chain(more);
+        let of_file = self.file.iter().map(|(name, value)| (name.clone(), value.clone()));
+        let all = path.into_iter().chain(of_file).chain(more);
         all.map(|(name, value)| (name, Some(value))).collect()
     }
 
     /// What a program with these would see.
     pub(in super::super) fn get(&self, name: &str, more: &BTreeMap<String, String>) -> Option<String> {
-        let in_file = || self.file.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.clone());
-        more.get(name).cloned().or_else(in_file).or_else(|| own(name))
+        more.get(name).or_else(|| self.file.get(name)).cloned().or_else(|| own(name))
     }
 
-    pub(in super::super) fn of_file(&self) -> impl Iterator<Item = &(String, String)> {
+    pub(in super::super) fn of_file(&self) -> impl Iterator<Item = (&String, &String)> {
         self.file.iter()
     }
 }
@@ -70,30 +75,36 @@ fn contents(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// `NAME=value`, `NAME='literal, of many lines'`, `NAME="with \n and $OTHER"`. What makes no sense is passed over; the last one of a
-/// name counts.
-fn parse(text: &str, outer: impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
-    let mut found: Vec<(String, String)> = Vec::new();
+/// `NAME=value`, `NAME='literal, of many lines'`, `NAME="with \n and $OTHER"`. What makes no sense, and what no program could be started
+/// with, is passed over; the last one of a name counts. Any program may have written it: it costs no more than what is said above.
+fn parse(text: &str, outer: impl Fn(&str) -> Option<String>) -> HashMap<String, String> {
+    let mut found: HashMap<String, String> = HashMap::new();
+    let mut expanded = 0;
     let mut rest = text;
     while !rest.is_empty() {
         let (line, next) = rest.split_once('\n').unwrap_or((rest, ""));
-        let look = |name: &str| {
-            let earlier = found.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.clone());
-            earlier.or_else(|| outer(name))
-        };
+        let look = |name: &str| found.get(name).cloned().or_else(|| outer(name));
         let (entry, next) = match line.trim_start().split_once('=') {
             Some((name, _)) if is_name(name.trim_end()) => {
                 // From behind the `=` on, the next lines included.
                 let behind = &rest[line.find('=').map_or(0, |at| at + 1)..];
                 match value(behind.trim_start_matches([' ', '\t']), look) {
-                    Some((value, next)) => (Some((name.trim_end().to_owned(), value)), next),
+                    Some((value, next)) => (Some((name.trim_end(), value)), next),
                     None => (None, next),
                 }
             }
             _ => (None, next),
         };
-        found.extend(entry);
         rest = next;
+        let Some((name, value)) = entry else { continue };
+        expanded += name.len() + value.len();
+        if expanded > MOST_EXPANDED {
+            break;
+        }
+        let is_possible = name.len() + value.len() + 2 <= LONGEST_ENTRY && !value.contains('\0');
+        if is_possible && (found.len() < MOST_NAMES || found.contains_key(name)) {
+            found.insert(name.to_owned(), value);
+        }
     }
     found
 }
@@ -112,7 +123,8 @@ fn value(text: &str, look: impl Fn(&str) -> Option<String>) -> Option<(String, &
         let (line, _) = quoted.split_once('\n').unwrap_or((quoted, ""));
         let end = closing_quote(line)?;
         let rest = &quoted[end + 1..];
-        return Some((expand(&quoted[..end], true, look), &rest[after_line(rest)?..]));
+        let next = &rest[after_line(rest)?..];
+        return Some((expand(&quoted[..end], true, look), next));
     }
     let (line, rest) = text.split_once('\n').unwrap_or((text, ""));
     Some((expand(line.trim(), false, look), rest))
@@ -127,11 +139,15 @@ fn closing_quote(line: &str) -> Option<usize> {
     })
 }
 
-/// `$NAME` and `${NAME}`, nothing for a name that nobody has; with `escapes` also `\n` and its like.
+/// `$NAME` and `${NAME}`, nothing for a name that nobody has; with `escapes` also `\n` and its like. What would be too long to be of use is
+/// not finished.
 fn expand(text: &str, escapes: bool, look: impl Fn(&str) -> Option<String>) -> String {
     let mut value = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(['$', '\\']) {
+        if value.len() > LONGEST_ENTRY {
+            return value;
+        }
         value.push_str(&rest[..at]);
         rest = &rest[at..];
         if let Some(escaped) = rest.strip_prefix('\\') {
@@ -159,12 +175,14 @@ fn expand(text: &str, escapes: bool, look: impl Fn(&str) -> Option<String>) -> S
 /// The name after a `$` at the beginning of `text`, and how long all of that is.
 pub(super) fn reference(text: &str) -> Option<(&str, usize)> {
     let text = text.strip_prefix('$')?;
-    if let Some(braced) = text.strip_prefix('{') {
-        let (name, _) = braced.split_once('}')?;
-        return is_name(name).then_some((name, name.len() + 3));
+    let braced = text.strip_prefix('{');
+    let begins = braced.unwrap_or(text);
+    let end = begins.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').unwrap_or(begins.len());
+    let name = Some(&begins[..end]).filter(|name| is_name(name))?;
+    match braced {
+        None => Some((name, end + 1)),
+        Some(braced) => braced[end..].starts_with('}').then_some((name, end + 3)),
     }
-    let end = text.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').unwrap_or(text.len());
-    is_name(&text[..end]).then_some((&text[..end], end + 1))
 }
 
 fn is_name(name: &str) -> bool {
@@ -175,27 +193,29 @@ fn is_name(name: &str) -> bool {
 #[cfg(any(fuzzing, test))]
 pub(in super::super) fn fuzz(text: &str) {
     let found = parse(text, |_| None);
-    assert!(found.iter().all(|(name, _)| is_name(name)));
+    assert!(found.keys().all(|name| is_name(name)) && found.len() <= MOST_NAMES);
+    assert!(found.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() <= MOST_EXPANDED);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Vec<(String, String)> {
+    fn read(text: &str) -> HashMap<String, String> {
         parse(text, |name| (name == "HOME").then(|| "/home/ann".to_owned()))
     }
 
     fn one(text: &str) -> String {
         let found = read(text);
         assert_eq!(found.len(), 1, "{text:?}: {found:?}");
-        found[0].1.clone()
+        found["A"].clone()
     }
 
     #[test]
     fn each_form_of_a_value() {
         assert_eq!(one("A=  bare value \n"), "bare value");
         assert_eq!(one("A=$HOME/x:${HOME}:$NOBODY:$5:a$\n"), "/home/ann/x:/home/ann::$5:a$");
+        assert_eq!(one("A=${HOME:-x}${}${HOME ${HOME"), "${HOME:-x}${}${HOME ${HOME");
         assert_eq!(one("A='two\nlines $HOME \\n'\n"), "two\nlines $HOME \\n");
         assert_eq!(one(r#"A="it's \"so\"\n\t\\ $HOME""#), "it's \"so\"\n\t\\ /home/ann");
         assert_eq!(one(" A ='x'  "), "x");
@@ -205,9 +225,10 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_passed_over() {
         let text = "# A=1\n\nno entry\n1A=x\nB='never closed\nC=3\nD=\"open\nE='x' y\nF=6";
-        let names: Vec<String> = read(text).into_iter().map(|(name, _)| name).collect();
+        let mut names: Vec<String> = read(text).into_keys().collect();
+        names.sort_unstable();
         assert_eq!(names, ["C", "F"]);
-        assert_eq!(read("é=\"\\\nA='"), []);
+        assert!(read("é=\"\\\nA='").is_empty());
     }
 
     #[test]
@@ -222,5 +243,50 @@ mod tests {
             (variables.get("A", &more), variables.get("A", &BTreeMap::new())),
             (Some("asked".into()), Some("2".into()))
         );
+    }
+
+    fn size(found: &HashMap<String, String>) -> usize {
+        found.iter().map(|(name, value)| name.len() + value.len()).sum()
+    }
+
+    /// 252 bytes stood for gigabytes, and every command read them.
+    #[test]
+    fn billion_laughs_end_and_what_came_before_them_counts() {
+        let mut text = "BEFORE=1\nA=0123456789\n".to_owned();
+        for (name, of) in ["BA", "CB", "DC", "ED", "FE", "GF", "HG", "IH", "JI"].map(|both| both.split_at(1)) {
+            text.push_str(&format!("{name}={}\n", format!("${of}").repeat(10)));
+        }
+        let found = read(&text);
+        assert_eq!((found["BEFORE"].as_str(), found["D"].len()), ("1", 10_000));
+        assert!(size(&found) <= MOST_EXPANDED, "{}", size(&found));
+        let doubled = format!("A=x\n{}AFTER=1\n", "A=$A$A\n".repeat(100));
+        assert_eq!(read(&doubled)["A"].len(), 65_536, "the last that a program can have");
+        let long_one = format!("A={}\nB={}\nC=1\n", "x".repeat(1000), "$A".repeat(100_000));
+        let found = read(&long_one);
+        assert_eq!((found.len(), found["C"].as_str()), (2, "1"), "one that is too long is passed over");
+    }
+
+    /// 40,000 lines took 47 s, because each looked through all before it.
+    #[test]
+    fn many_lines_are_read_in_no_time_and_only_a_thousand_names_count() {
+        let begun = std::time::Instant::now();
+        let many: String = (0..40_000).map(|number| format!("N{number}=$N{}\n", number / 2)).collect();
+        let found = read(&format!("{many}N0=again\n"));
+        assert_eq!((found.len(), found["N0"].as_str()), (MOST_NAMES, "again"));
+        let same = read(&"A=$A$B${\n".repeat(100_000));
+        assert_eq!(same.len(), 1);
+        read(&format!("A={}", "${".repeat(500_000)));
+        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+    }
+
+    /// One such value, and no command could be started any more.
+    #[test]
+    fn values_that_no_program_can_be_started_with_are_passed_over() {
+        let fits = "x".repeat(LONGEST_ENTRY - 3);
+        let found = read(&format!("A=a\0b\nB='\0'\nC=c\nD=x{fits}\nE={fits}\nF='{}'\nC=\0\n", "x".repeat(200_000)));
+        let mut names: Vec<&str> = found.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["C", "E"]);
+        assert_eq!(found["C"], "c");
     }
 }
