@@ -132,7 +132,8 @@ impl Telling {
         text.push_str(&clock::now());
         text.push('"');
         if self.missing > 0 {
-            text.push_str(&format!(r#","missingBytes":{}"#, self.missing));
+            text.push_str(r#","missingBytes":"#);
+            text.push_str(&self.missing.to_string());
         }
         text.push('}');
     }
