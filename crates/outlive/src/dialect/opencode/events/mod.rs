@@ -27,6 +27,8 @@ use super::location::Location;
 use crate::api::App;
 
 const HEARTBEAT: Duration = Duration::from_secs(10);
+/// How long a new place may take to get out, before the stream breaks off.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// `GET /event`
 pub(super) async fn of_a_folder(State(app): State<App>, location: Location, headers: HeaderMap) -> Response {
@@ -114,6 +116,8 @@ impl Following {
             return Ok(placed(&self.app, self.core.position(), &frame).into());
         }
         if self.is_lost {
+            // A connection that breaks off takes along what was not sent yet.
+            tokio::time::sleep(LAST_WORDS).await;
             return Err(too_slow());
         }
         loop {
