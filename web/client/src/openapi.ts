@@ -1031,11 +1031,12 @@ export interface components {
             timeoutMs?: number | null;
         };
         ExecResponse: components["schemas"]["ExecInfo"] & {
-            encoding: string;
-            stderr: string;
-            stdout: string;
+            encoding?: string;
+            stderr?: string;
+            /** @description With `detach`, this and what follows come later, when the command is asked for. */
+            stdout?: string;
             /** @description Something is missing in the middle; `…/output` may have it. */
-            truncated: boolean;
+            truncated?: boolean;
         };
         /** @enum {string} */
         ExecStatus: "queued" | "running" | "finished" | "refused";

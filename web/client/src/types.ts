@@ -14,7 +14,8 @@ export type LogEntry = Schemas['LogEntry'];
 export type SessionOptions = Schemas['SessionSpec'];
 export type SessionInfo = Schemas['SessionInfo'];
 export type ExecOptions = Schemas['ExecRequest'];
-export type ExecResult = Schemas['ExecResponse'];
+/** Of a command that was waited for. */
+export type ExecResult = Schemas['ExecResponse'] & Required<Pick<Schemas['ExecResponse'], 'stdout' | 'stderr' | 'truncated' | 'encoding'>>;
 export type ExecInfo = Schemas['ExecInfo'];
 export type AttachmentInfo = Schemas['AttachmentInfo'];
 export type Tree = Schemas['Tree'];

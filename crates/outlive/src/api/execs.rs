@@ -67,10 +67,15 @@ pub(super) struct ExecRequest {
 pub(super) struct ExecResponse {
     #[serde(flatten)]
     info: ExecInfo,
+    /// With `detach`, this and what follows come later, when the command is asked for.
+    #[schema(required = false)]
     stdout: String,
+    #[schema(required = false)]
     stderr: String,
     /// Something is missing in the middle; `…/output` may have it.
+    #[schema(required = false)]
     truncated: bool,
+    #[schema(required = false)]
     encoding: &'static str,
 }
 
