@@ -102,7 +102,6 @@ check('socket_that_asks_for_logs_and_never_reads_stops_nobody', async (t) => {
     const before = Date.now();
     await t.client().utils.ping();
     worst = Math.max(worst, Date.now() - before);
-    await new Promise((resolve) => setTimeout(resolve, 50));
   }
   assert.ok(worst < 2_000, `a ping took ${worst} ms`);
   // And who reads gets all of it, over HTTP and over a socket.

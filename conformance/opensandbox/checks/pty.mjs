@@ -161,7 +161,8 @@ check('pty_reconnects_lose_and_repeat_nothing', async (t) => {
   let all = Buffer.from(socket.printed(), 'latin1');
   let current = socket;
   for (let round = 0; round < 5; round += 1) {
-    await new Promise((resolve) => setTimeout(resolve, 15));
+    const had = current.printed().length;
+    await current.when('more of it, or its end', () => current.printed().length > had || current.printed().includes('end'));
     current.ws.terminate();
     await current.over();
     all = round === 0 ? Buffer.from(current.printed(), 'latin1') : Buffer.concat([all, Buffer.from(current.printed(), 'latin1')]);
@@ -207,7 +208,9 @@ check('pty_takeover_does_not_wait_for_a_stuck_peer', async (t) => {
   socket.type('yes 0123456789\n');
   await socket.until('0123456789');
   socket.ws._socket.pause();
-  await new Promise((resolve) => setTimeout(resolve, 300));
+  // Everything between the program and the client is full: it gets no further.
+  const offset = async () => (await t.http('GET', `/pty/${id}`)).json.output_offset;
+  await eventually('the program waits', async () => (await offset()) === (await offset()));
   const before = Date.now();
   const second = await t.connect(id, '?takeover=1&since=99999999999');
   second.type('\x03');

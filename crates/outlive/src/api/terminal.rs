@@ -91,14 +91,6 @@ impl Speech for SandboxAgent {
         AfterGap::End(vec![error(&message), Message::Close(None)])
     }
 
-    fn became_live(&self) -> Option<Message> {
-        None
-    }
-
-    fn resized(&self, _: Option<Size>) -> Option<Message> {
-        None
-    }
-
     fn exit(&self, exit: &Exit) -> Vec<Message> {
         let frame = json!({ "exitCode": exit.status.ok(), "type": "exit" }).to_string();
         vec![text(frame), Message::Close(None)]

@@ -17,7 +17,15 @@ mod opencode;
 mod opensandbox;
 mod routes;
 
+use std::convert::Infallible;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
 use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
+use axum::routing::future::RouteFuture;
+use tower::Service;
 
 #[cfg(any(fuzzing, test))]
 pub(crate) use self::e2b::fuzzing::messages as fuzz_e2b_messages;
@@ -51,16 +59,48 @@ impl Dialect {
     }
 
     /// As it is at the root of an address of its own.
-    pub(crate) fn router(&self, app: &App) -> Router {
+    pub(crate) fn router(&'static self, app: &App) -> Router {
+        Router::new().fallback_service(self.when_asked(app))
+    }
+
+    fn when_asked(&'static self, app: &App) -> WhenAsked {
+        WhenAsked { dialect: self, app: app.clone(), made: Arc::default() }
+    }
+
+    fn all_routes(&self, app: &App) -> Router {
         let routes = (self.routes)().into_list().into_iter();
         let guarded = routes.map(|route| self.front.guarded(route.needs, app, route.into_router()));
         self.front.framed(app, guarded.fold(Router::new(), Router::merge))
     }
 }
 
+/// The routes of a dialect, made when its first request comes: most outlives never hear most of them, and to make them all costs every start
+/// time and memory.
+#[derive(Clone)]
+struct WhenAsked {
+    dialect: &'static Dialect,
+    app: App,
+    made: Arc<OnceLock<Router>>,
+}
+
+impl Service<Request> for WhenAsked {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = RouteFuture<Infallible>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        // A router is a handle; to clone it is cheap.
+        self.made.get_or_init(|| self.dialect.all_routes(&self.app)).clone().call(request)
+    }
+}
+
 /// Every dialect below its name.
 pub(crate) fn mount_all(app: &App, main: Router) -> Router {
-    ALL.iter().fold(main, |main, dialect| main.nest(&format!("/{}", dialect.name()), dialect.router(app)))
+    ALL.iter().fold(main, |main, dialect| main.nest_service(&format!("/{}", dialect.name()), dialect.when_asked(app)))
 }
 
 /// Goes on with what the dialects of the server before had under way.

@@ -81,14 +81,6 @@ impl Speech for Terminal {
         AfterGap::End(vec![error(&message), close(1013, "too slow; connect again")])
     }
 
-    fn became_live(&self) -> Option<Message> {
-        None
-    }
-
-    fn resized(&self, _: Option<Size>) -> Option<Message> {
-        None
-    }
-
     fn exit(&self, exit: &Exit) -> Vec<Message> {
         vec![super::speech::exit(exit), close(1000, "the shell has ended")]
     }

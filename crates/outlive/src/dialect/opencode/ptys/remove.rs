@@ -10,7 +10,6 @@ use outlive_core::process::{Patch, Process};
 use super::super::error::Failure;
 use super::DELETED;
 
-const HANGUP: u8 = 1;
 /// For those who want to say goodbye.
 const GRACE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -24,9 +23,7 @@ pub(super) fn remove(process: &Arc<Process>) -> Result<(), Failure> {
 
 async fn end(process: Arc<Process>) {
     if process.is_running() {
-        // An interactive shell ignores TERM, and what it runs wants to know that the terminal is gone.
-        let _ = process.signal(HANGUP).await;
-        let _ = process.stop(GRACE, PATIENCE).await;
+        let _ = process.hang_up(GRACE, PATIENCE).await;
     }
     if let Err(error) = process.delete(true).await {
         tracing::warn!(id = process.id(), %error, "a deleted terminal could not be ended");

@@ -17,7 +17,7 @@ use axum::extract::ws::{Message, WebSocketUpgrade};
 use axum::response::Response;
 use bytes::Bytes;
 use outlive_core::Error;
-use outlive_core::attach::{Attachment, Role, Size};
+use outlive_core::attach::{Attachment, Role};
 use outlive_core::log::{Cursor, Exit, Flow, Start, Stream, StreamFilter};
 use outlive_core::process::Process;
 use serde::Deserialize;
@@ -155,14 +155,6 @@ impl Speech for Terminal {
     /// The client comes back with its cursor and gets what is there.
     fn gap(&self, _: u64, _: u64) -> AfterGap {
         AfterGap::End(vec![close(1013, "read too slowly: come back with your cursor")])
-    }
-
-    fn became_live(&self) -> Option<Message> {
-        None
-    }
-
-    fn resized(&self, _: Option<Size>) -> Option<Message> {
-        None
     }
 
     fn exit(&self, _: &Exit) -> Vec<Message> {

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use axum::extract::ws::Message;
 use bytes::{BufMut, Bytes, BytesMut};
-use outlive_core::attach::Size;
 use outlive_core::log::{Cursor, Exit, Stream};
 use serde_json::json;
 
@@ -91,14 +90,6 @@ impl Speech for Channels {
         self.offset.store(to, Relaxed);
         self.says_offsets.store(true, Relaxed);
         AfterGap::Say(replay_frame(to, b""))
-    }
-
-    fn became_live(&self) -> Option<Message> {
-        None
-    }
-
-    fn resized(&self, _: Option<Size>) -> Option<Message> {
-        None
     }
 
     fn exit(&self, exit: &Exit) -> Vec<Message> {

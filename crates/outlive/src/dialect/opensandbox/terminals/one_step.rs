@@ -33,7 +33,6 @@ use crate::socket::{self, AfterGap, Frames, Reply, Speech, close};
 const LOST_AFTER_MS: u64 = 10_000;
 /// Between the hang-up and the KILL of one whose client has left.
 const GRACE: Duration = Duration::from_secs(3);
-const HUP: u8 = 1;
 
 #[derive(Deserialize)]
 pub(in super::super) struct TerminalQuery {
@@ -157,14 +156,6 @@ impl Speech for Raw {
         AfterGap::Say(SocketError::Runtime.frame(&message))
     }
 
-    fn became_live(&self) -> Option<Message> {
-        None
-    }
-
-    fn resized(&self, _: Option<Size>) -> Option<Message> {
-        None
-    }
-
     fn exit(&self, exit: &Exit) -> Vec<Message> {
         exit_frames(exit)
     }
@@ -189,15 +180,8 @@ impl Speech for Raw {
     }
 }
 
-/// As when a line is cut: whoever wants to say goodbye can, and after a while nobody is left. If this server dies meanwhile, the
-/// holder ends it, as one whose client was lost.
+/// As when a line is cut: whoever wants to say goodbye can, and after a while nobody is left, also if this server dies meanwhile.
 fn hang_up(process: Arc<Process>) {
-    // The one who asked does not wait for it.
-    tokio::spawn(async move {
-        // It may have ended by itself.
-        let _ = process.signal(HUP).await;
-        if tokio::time::timeout(GRACE, process.until_exited()).await.is_err() {
-            let _ = process.kill(Duration::ZERO).await;
-        }
-    });
+    // The one who asked does not wait for it; and it may have ended by itself.
+    tokio::spawn(async move { process.hang_up(GRACE, Duration::ZERO).await });
 }
