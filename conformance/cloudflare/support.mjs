@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import './workers.mjs';
 import { WebSocket } from 'ws';
-import { eventually, settle, within } from '../_shared/facts.mjs';
+import { PATIENCE_MS, eventually, settle, within } from '../_shared/facts.mjs';
 import { Native } from '../_shared/native.mjs';
 
 // Both packages look for these, as they are in a browser.
@@ -251,6 +251,22 @@ export class Bytes {
       throw new Error(`${error.message} in ${JSON.stringify(this.text().slice(-200))}`);
     });
   }
+}
+
+/** A command on a terminal of the bridge's client, which hands its output out in turns. */
+export async function onTerminal(session, cmd) {
+  let said = await session.execCommand({ cmd, tty: true, yieldTimeMs: 500 });
+  const sessionId = Number(said.match(/session ID (\d+)/)?.[1]);
+  const type = async (chars) => {
+    said += await session.writeStdin({ sessionId, chars, yieldTimeMs: 500 });
+  };
+  // Each turn waits by itself, and a shell may take its time to begin.
+  const until = async (pattern) => {
+    for (const end = Date.now() + PATIENCE_MS; !pattern.test(said); await type('')) {
+      if (Date.now() > end) throw new Error(`never came: ${pattern} in ${JSON.stringify(said)}`);
+    }
+  };
+  return { type, until };
 }
 
 /** node's own client: unlike fetch it reads only when it is asked to. */

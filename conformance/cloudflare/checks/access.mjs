@@ -5,7 +5,7 @@ import { eventually, refused } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
 import { early } from '../early.mjs';
 import { startServer } from '../../_shared/server.mjs';
-import { Context, STATELESS } from '../support.mjs';
+import { Context, STATELESS, onTerminal } from '../support.mjs';
 
 const TOKEN = 'a-secret-for-this-check';
 
@@ -74,7 +74,7 @@ early('access_bridge_client_with_a_key', async (t) => {
   const { url } = await withToken(t);
   const session = await t.bridge({ url, apiKey: TOKEN });
   assert.match(await session.execCommand({ cmd: 'echo in' }), /in/);
-  assert.match(await session.execCommand({ cmd: 'echo on a terminal', tty: true, yieldTimeMs: 800 }), /on a terminal/);
+  await (await onTerminal(session, 'echo on a ter""minal')).until(/on a terminal/);
   const error = await t.bridge({ url, apiKey: 'wrong' }).catch((reason) => reason);
   assert.equal(error.details?.status ?? error.context?.status, 401, error.message);
   const { status, json } = await t.post('/v1/sandbox', {}, {}, url);

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { eventually, mark, numbers, printNumbers, within } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
 import { alone, early } from '../early.mjs';
-import { PLAIN, fresh, open } from '../support.mjs';
+import { PLAIN, fresh, onTerminal, open } from '../support.mjs';
 
 check('bridge_is_there_and_describes_itself', async (t) => {
   assert.deepEqual((await t.raw('GET', '/health')).json, { ok: true });
@@ -204,12 +204,12 @@ check('bridge_what_is_not_a_sandboxs_is_unsupported', async (t) => {
 
 early('bridge_terminal_of_the_client', async (t) => {
   const session = await t.bridge();
-  const said = await session.execCommand({ cmd: 'echo from a $(tty | cut -c1-8)', tty: true, yieldTimeMs: 2_000 });
-  assert.match(said, /from a \/dev\/pts/);
-  const sessionId = Number(said.match(/session ID (\d+)/)[1]);
-  assert.match(await session.writeStdin({ sessionId, chars: 'echo ty""ped\n', yieldTimeMs: 1_000 }), /typed/);
-  const end = await session.writeStdin({ sessionId, chars: 'exit 4\n', yieldTimeMs: 5_000 });
-  assert.match(end, /exited with code 4/);
+  const terminal = await onTerminal(session, 'echo from a $(tty | cut -c1-8)');
+  await terminal.until(/from a \/dev\/pts/);
+  await terminal.type('echo ty""ped\n');
+  await terminal.until(/typed/);
+  await terminal.type('exit 4\n');
+  await terminal.until(/exited with code 4/);
 });
 
 // There, all of them share one shell, and mix what they print.

@@ -6,7 +6,7 @@ import time
 import uuid
 from pathlib import Path
 
-from frame import check
+from frame import PATIENCE_S, check
 
 
 def fresh():
@@ -86,21 +86,33 @@ async def workspace_is_persisted_and_hydrated(t):
 @check
 async def terminal(t):
     session = await t.session()
-    update = await session.pty_exec_start("echo on $(tty | cut -c1-8); sleep 300", tty=True, yield_time_s=1.5)
-    assert b"on /dev/pts" in update.output, update
-    update = await session.pty_write_stdin(session_id=update.process_id, chars="\x03", yield_time_s=1)
-    update = await session.pty_write_stdin(session_id=update.process_id, chars="exit 6\n", yield_time_s=5)
+    update = await session.pty_exec_start("echo on $(tty | cut -c1-8); sleep 300", tty=True, yield_time_s=0.5)
+    number = update.process_id
+    await printed(session, update, lambda output: b"on /dev/pts" in output)
+    update = await session.pty_write_stdin(session_id=number, chars="\x03", yield_time_s=0.5)
+    update = await session.pty_write_stdin(session_id=number, chars="exit 6\n", yield_time_s=20)
     assert update.exit_code == 6, update
 
 
 @check
 async def terminals_are_apart(t):
     session = await t.session()
-    starts = [session.pty_exec_start(f"sleep 0.3; echo i am {n}.", tty=True, yield_time_s=1.5) for n in range(3)]
+    starts = [session.pty_exec_start(f"sleep 0.3; echo i am {n}.", tty=True, yield_time_s=0.5) for n in range(3)]
     for n, update in enumerate(await asyncio.gather(*starts)):
         # Once as it was typed, and once as it was printed.
-        assert update.output.count(f"i am {n}.".encode()) >= 2, update
-        assert not any(f"i am {other}.".encode() in update.output for other in range(3) if other != n), update
+        output = await printed(session, update, lambda output: output.count(f"i am {n}.".encode()) >= 2)
+        assert not any(f"i am {other}.".encode() in output for other in range(3) if other != n), output
+
+
+async def printed(session, update, enough):
+    """What a terminal has printed, once that is enough: a shell may take its time to begin."""
+    output = update.output
+    for _ in range(PATIENCE_S):
+        if enough(output):
+            return output
+        update = await session.pty_write_stdin(session_id=update.process_id, chars="", yield_time_s=1)
+        output += update.output
+    raise AssertionError(output)
 
 
 @check
