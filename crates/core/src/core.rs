@@ -5,7 +5,7 @@ use std::sync::{Arc, RwLock};
 
 use outlive_holder::log::Cause;
 use outlive_holder::wire::Welcome;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::archive::Archive;
 use crate::config::{self, Config, ProcessConfig};
@@ -90,6 +90,7 @@ impl Core {
             sessions: crate::session::Sessions::default(),
             process_config: RwLock::new(process_config),
             config: RwLock::new(config),
+            screens: Semaphore::new(1),
             ended: Notify::new(),
         });
         adopt_all(&services, contents.records.into_values(), held, another_finishes);
@@ -303,6 +304,7 @@ fn adopt_all(
     services.archive.adopted_all();
     for process in adopted {
         process.news();
+        process.watch_screen();
         process.maybe_restart();
         if !another_finishes && process.is_unclaimed_run() {
             process.promote();

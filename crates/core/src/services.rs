@@ -3,7 +3,7 @@
 use std::sync::{Arc, RwLock};
 
 use outlive_holder::clock;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::archive::Archive;
 use crate::config::{Config, ProcessConfig};
@@ -28,6 +28,8 @@ pub(crate) struct Services {
     pub(crate) sessions: Sessions,
     pub(crate) process_config: RwLock<ProcessConfig>,
     pub(crate) config: RwLock<Config>,
+    /// Screens that are brought up to date although nobody looks do so one after the other.
+    pub(crate) screens: Semaphore,
     /// Something ended, so something may have to be cleaned up.
     pub(crate) ended: Notify,
 }

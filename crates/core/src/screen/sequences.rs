@@ -1,14 +1,15 @@
 //! Finds escape sequences in a program's output, however it is cut into chunks.
 
-/// A sequence longer than this is a picture or a clipboard; it is passed on in parts, as text.
+/// A sequence longer than this is a picture or a clipboard; it is passed on in parts.
 const LONGEST: usize = 4096;
 const ESC: u8 = 0x1b;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Piece<'a> {
-    /// Everything that is not a whole sequence, broken-off ones included.
+pub enum Piece<'a> {
     Text(&'a [u8]),
     Sequence(&'a [u8]),
+    /// Of a sequence that is too long, or was broken off: nothing to be shown.
+    Part(&'a [u8]),
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,18 +23,32 @@ enum State {
     /// OSC, DCS, APC, PM, SOS: up to BEL or ESC `\`.
     Text,
     TextEscape,
+    /// A character that has no place in a sequence, and that ends it; unless it turns out to be none.
+    Foreign,
 }
 
-#[derive(Default)]
-pub(crate) struct Parser {
+/// The states that a foreign character can come in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Before {
+    #[default]
+    Escape,
+    Short,
+    Control,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Parser {
     state: State,
     sequence: Vec<u8>,
-    too_long: bool,
+    /// Of a foreign character: where it begins, and what was before it.
+    foreign: (usize, Before),
+    /// So much of a sequence that is too long has been passed on.
+    passed_on: u64,
 }
 
 impl Parser {
     /// Gives `bytes` out again as pieces; the beginning of an unfinished sequence is kept back.
-    pub(crate) fn feed(&mut self, bytes: &[u8], mut out: impl FnMut(Piece<'_>)) {
+    pub fn feed(&mut self, bytes: &[u8], mut out: impl FnMut(Piece<'_>)) {
         let mut rest = bytes;
         while let Some(&first) = rest.first() {
             if self.state == State::Ground {
@@ -44,20 +59,32 @@ impl Parser {
                     continue;
                 }
             }
+            if self.state == State::Foreign && self.end_foreign(first, &mut out) {
+                continue;
+            }
             self.step(first, &mut out);
             rest = &rest[1..];
         }
     }
 
     /// No sequence has been begun.
-    pub(crate) fn is_at_rest(&self) -> bool {
+    pub fn is_at_rest(&self) -> bool {
         self.state == State::Ground
     }
 
+    /// The bytes since the beginning of a sequence that has not ended.
+    pub fn len(&self) -> u64 {
+        self.passed_on + self.sequence.len() as u64
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// What was kept back.
-    pub(crate) fn flush(&mut self) -> Vec<u8> {
+    pub fn flush(&mut self) -> Vec<u8> {
         self.state = State::Ground;
-        self.too_long = false;
+        self.passed_on = 0;
         std::mem::take(&mut self.sequence)
     }
 
@@ -72,9 +99,9 @@ impl Parser {
             }
             (State::Text, ESC) => Some(State::TextEscape),
             (State::TextEscape, _) => {
-                // The ESC was the beginning of the next sequence, whose second byte this is.
+                // The ESC was the beginning of the next sequence, whose second byte this is; it ends this one all the same.
                 self.sequence.pop();
-                self.give_up(out);
+                self.end(out);
                 self.sequence.push(ESC);
                 after_escape(byte)
             }
@@ -83,6 +110,17 @@ impl Parser {
                 self.give_up(out);
                 return;
             }
+            (State::Escape | State::Short | State::Control, 0x80..) => {
+                let before = match self.state {
+                    State::Escape => Before::Escape,
+                    State::Short => Before::Short,
+                    _ => Before::Control,
+                };
+                self.foreign = (self.sequence.len(), before);
+                Some(State::Foreign)
+            }
+            // Obeyed as if it came before the sequence.
+            (State::Escape | State::Short, 0x00..0x20 | 0x7f) => Some(self.state),
             (State::Escape, _) => after_escape(byte),
             (State::Short, 0x20..=0x2f) => Some(State::Short),
             (State::Short, _) | (State::Control, 0x40..=0x7e) | (State::Text, 0x07) => None,
@@ -90,27 +128,48 @@ impl Parser {
         };
         self.sequence.push(byte);
         match next {
-            None => {
-                let whole = std::mem::take(&mut self.sequence);
-                let cut = std::mem::take(&mut self.too_long);
-                out(if cut { Piece::Text(&whole) } else { Piece::Sequence(&whole) });
-                self.state = State::Ground;
-            }
+            None => self.end(out),
             Some(state) => {
                 self.state = state;
                 // In TextEscape the last byte may have to be taken back.
                 if self.sequence.len() > LONGEST && state != State::TextEscape {
-                    self.too_long = true;
-                    out(Piece::Text(&std::mem::take(&mut self.sequence)));
+                    self.passed_on += self.sequence.len() as u64;
+                    out(Piece::Part(&std::mem::take(&mut self.sequence)));
                 }
             }
         }
     }
 
+    /// What a foreign character was, once it is known; true: `next` is to be looked at again.
+    fn end_foreign(&mut self, next: u8, out: &mut impl FnMut(Piece<'_>)) -> bool {
+        let (begin, before) = self.foreign;
+        let character = &self.sequence[begin..];
+        match std::str::from_utf8(character) {
+            Ok(_) => self.give_up(out),
+            // It may still become one.
+            Err(error) if error.error_len().is_none() && next & 0xc0 == 0x80 => return false,
+            Err(_) => {
+                // Kept among the bytes of the sequence, where nobody takes it for anything.
+                self.state = match before {
+                    Before::Escape => State::Escape,
+                    Before::Short => State::Short,
+                    Before::Control => State::Control,
+                };
+            }
+        }
+        true
+    }
+
+    fn end(&mut self, out: &mut impl FnMut(Piece<'_>)) {
+        let is_whole = self.passed_on == 0;
+        let bytes = self.flush();
+        out(if is_whole { Piece::Sequence(&bytes) } else { Piece::Part(&bytes) });
+    }
+
     fn give_up(&mut self, out: &mut impl FnMut(Piece<'_>)) {
         let begun = self.flush();
         if !begun.is_empty() {
-            out(Piece::Text(&begun));
+            out(Piece::Part(&begun));
         }
     }
 }
@@ -126,16 +185,16 @@ fn after_escape(byte: u8) -> Option<State> {
 
 /// The parts of a control sequence: `ESC [ private parameters intermediates final`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Control<'a> {
+pub struct Control<'a> {
     /// One of `<=>?`, or 0.
-    pub(crate) private: u8,
-    pub(crate) parameters: &'a [u8],
-    pub(crate) intermediates: &'a [u8],
-    pub(crate) last: u8,
+    pub private: u8,
+    pub parameters: &'a [u8],
+    pub intermediates: &'a [u8],
+    pub last: u8,
 }
 
 impl<'a> Control<'a> {
-    pub(crate) fn of(sequence: &'a [u8]) -> Option<Self> {
+    pub fn of(sequence: &'a [u8]) -> Option<Self> {
         let (last, body) = sequence.strip_prefix(b"\x1b[")?.split_last()?;
         let (private, body) = match body.split_first() {
             Some((private @ b'<'..=b'?', body)) => (*private, body),
@@ -147,14 +206,14 @@ impl<'a> Control<'a> {
     }
 
     /// The numbers; 0 for those left out.
-    pub(crate) fn numbers(&self) -> impl Iterator<Item = u16> {
+    pub fn numbers(&self) -> impl Iterator<Item = u16> {
         self.parameters.split(|byte| *byte == b';').map(|number| {
             let text = std::str::from_utf8(number).unwrap_or_default();
             text.parse().unwrap_or(0)
         })
     }
 
-    pub(crate) fn first(&self) -> u16 {
+    pub fn first(&self) -> u16 {
         self.numbers().next().unwrap_or(0)
     }
 }
@@ -170,7 +229,7 @@ mod tests {
         for chunk in chunks {
             parser.feed(chunk, |piece| match piece {
                 Piece::Sequence(bytes) => found.push((true, bytes.to_vec())),
-                Piece::Text(bytes) => match found.last_mut() {
+                Piece::Text(bytes) | Piece::Part(bytes) => match found.last_mut() {
                     Some((false, text)) => text.extend_from_slice(bytes),
                     _ => found.push((false, bytes.to_vec())),
                 },
@@ -187,7 +246,7 @@ mod tests {
     fn sequences_are_found_whole() {
         let (found, held) = pieces(&[SAMPLE]);
         let sequences: Vec<&[u8]> = found.iter().filter(|(is, _)| *is).map(|(_, bytes)| bytes.as_slice()).collect();
-        let wanted: [&[u8]; 8] = [
+        let wanted: [&[u8]; 9] = [
             b"\x1b[?1049h",
             b"\x1b]0;title\x07",
             b"\x1b]11;?\x1b\\",
@@ -195,6 +254,7 @@ mod tests {
             b"\x1bc",
             b"\x1bP+q544e\x1b\\",
             b"\x1b[m",
+            b"\x1b]x",
             b"\x1b[0m",
         ];
         assert_eq!(sequences, wanted);
@@ -223,7 +283,7 @@ mod tests {
         parser.feed(b"\x1bP", |_| count += 1);
         for _ in 0..1000 {
             parser.feed(&[b'x'; 100], |piece| {
-                assert!(matches!(piece, Piece::Text(_)));
+                assert!(matches!(piece, Piece::Part(_)));
                 count += 1;
             });
             assert!(parser.sequence.len() <= LONGEST);
