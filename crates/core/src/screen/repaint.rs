@@ -354,7 +354,9 @@ impl Pen<'_> {
     fn preceding(&mut self) {
         let model = self.model;
         let buffer = model.active();
-        let Some(col) = buffer.x.checked_sub(usize::from(model.preceding())).filter(|col| *col < buffer.x) else { return };
+        let Some(col) = buffer.x.checked_sub(usize::from(model.preceding())).filter(|col| *col < buffer.x) else {
+            return;
+        };
         let cell = buffer.row(buffer.y).and_then(|line| line.cells.get(col));
         let is_plain = !model.modes.inserts && model.charsets.current == Charset::Ascii && buffer.x < model.cols;
         let same = |cell: &&Cell| cell.has_content() && cell.width == model.preceding() && cell.look == model.look;

@@ -3,6 +3,8 @@
 /// A sequence longer than this is a picture or a clipboard; it is passed on in parts.
 const LONGEST: usize = 4096;
 const ESC: u8 = 0x1b;
+/// With it begin the 32 control characters beyond ASCII, some of which stand for ESC and a letter.
+const HIGH: u8 = 0xc2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
@@ -20,7 +22,7 @@ enum State {
     /// ESC and characters like `(`, waiting for the last one.
     Short,
     Control,
-    /// OSC, DCS, APC, PM, SOS: up to BEL or ESC `\`.
+    /// OSC, DCS, APC, PM, SOS: up to ESC `\`, and an OSC also up to BEL.
     Text,
     TextEscape,
     /// A character that has no place in a sequence, and that ends it; unless it turns out to be none.
@@ -42,6 +44,10 @@ pub struct Parser {
     sequence: Vec<u8>,
     /// Of a foreign character: where it begins, and what was before it.
     foreign: (usize, Before),
+    /// Of a text: it is an OSC.
+    is_command: bool,
+    /// The last byte was `HIGH`.
+    is_high: bool,
     /// So much of a sequence that is too long has been passed on.
     passed_on: u64,
 }
@@ -51,8 +57,8 @@ impl Parser {
     pub fn feed(&mut self, bytes: &[u8], mut out: impl FnMut(Piece<'_>)) {
         let mut rest = bytes;
         while let Some(&first) = rest.first() {
-            if self.state == State::Ground {
-                let run = rest.iter().position(|byte| *byte == ESC).unwrap_or(rest.len());
+            if self.state == State::Ground && !self.is_high {
+                let run = rest.iter().position(|byte| matches!(*byte, ESC | HIGH)).unwrap_or(rest.len());
                 if run > 0 {
                     out(Piece::Text(&rest[..run]));
                     rest = &rest[run..];
@@ -62,19 +68,59 @@ impl Parser {
             if self.state == State::Foreign && self.end_foreign(first, &mut out) {
                 continue;
             }
-            self.step(first, &mut out);
+            if std::mem::take(&mut self.is_high) {
+                if (0x80..0xa0).contains(&first) {
+                    rest = &rest[1..];
+                    self.high(first, &mut out);
+                } else {
+                    // The first byte of another character.
+                    self.ordinary(HIGH, &mut out);
+                }
+                continue;
+            }
             rest = &rest[1..];
+            if first == HIGH && self.state != State::Foreign {
+                self.is_high = true;
+            } else {
+                self.ordinary(first, &mut out);
+            }
+        }
+    }
+
+    fn ordinary(&mut self, byte: u8, out: &mut impl FnMut(Piece<'_>)) {
+        if self.state == State::Ground && byte != ESC {
+            out(Piece::Text(&[byte]));
+        } else {
+            self.step(byte, out);
+        }
+    }
+
+    /// A control character of two bytes, the second of which this is. It ends whatever was begun.
+    fn high(&mut self, second: u8, out: &mut impl FnMut(Piece<'_>)) {
+        match (self.state, second) {
+            (State::Text, 0x9c) => return self.end(out),
+            (State::TextEscape, _) => self.end(out),
+            _ => self.give_up(out),
+        }
+        match second {
+            0x90 | 0x98 | 0x9b | 0x9d..=0x9f => {
+                let letter = second - 0x40;
+                self.sequence = vec![ESC, letter];
+                self.state = after_escape(letter).unwrap_or_default();
+                self.is_command = letter == b']';
+            }
+            _ => out(Piece::Text(&[HIGH, second])),
         }
     }
 
     /// No sequence has been begun.
     pub fn is_at_rest(&self) -> bool {
-        self.state == State::Ground
+        self.state == State::Ground && !self.is_high
     }
 
     /// The bytes since the beginning of a sequence that has not ended.
     pub fn len(&self) -> u64 {
-        self.passed_on + self.sequence.len() as u64
+        self.passed_on + self.sequence.len() as u64 + u64::from(self.is_high)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -85,6 +131,9 @@ impl Parser {
     pub fn flush(&mut self) -> Vec<u8> {
         self.state = State::Ground;
         self.passed_on = 0;
+        if std::mem::take(&mut self.is_high) {
+            self.sequence.push(HIGH);
+        }
         std::mem::take(&mut self.sequence)
     }
 
@@ -123,13 +172,17 @@ impl Parser {
             (State::Escape | State::Short, 0x00..0x20 | 0x7f) => Some(self.state),
             (State::Escape, _) => after_escape(byte),
             (State::Short, 0x20..=0x2f) => Some(State::Short),
-            (State::Short, _) | (State::Control, 0x40..=0x7e) | (State::Text, 0x07) => None,
+            (State::Short, _) | (State::Control, 0x40..=0x7e) => None,
+            (State::Text, 0x07) if self.is_command => None,
             (state, _) => Some(state),
         };
         self.sequence.push(byte);
         match next {
             None => self.end(out),
             Some(state) => {
+                if self.sequence.len() == 2 {
+                    self.is_command = byte == b']';
+                }
                 self.state = state;
                 // In TextEscape the last byte may have to be taken back.
                 if self.sequence.len() > LONGEST && state != State::TextEscape {
@@ -240,13 +293,13 @@ mod tests {
     }
 
     const SAMPLE: &[u8] = b"ab\x1b[?1049hcd\x1b]0;title\x07e\x1b]11;?\x1b\\f\x1b(B\x1bcg\x1bP+q544e\x1b\\\
-        \x1b[1;2\x18h\x1b[3\x1b[mi\x1b]x\x1b[0mj\x1b[5";
+        \x1b[1;2\x18h\x1b[3\x1b[mi\x1b]x\x1b[0mj\xc2\xb0\x1b[3\xc3\xa4k\x1b[3\xff1ml\x1b[5";
 
     #[test]
     fn sequences_are_found_whole() {
         let (found, held) = pieces(&[SAMPLE]);
         let sequences: Vec<&[u8]> = found.iter().filter(|(is, _)| *is).map(|(_, bytes)| bytes.as_slice()).collect();
-        let wanted: [&[u8]; 9] = [
+        let wanted: [&[u8]; 10] = [
             b"\x1b[?1049h",
             b"\x1b]0;title\x07",
             b"\x1b]11;?\x1b\\",
@@ -256,6 +309,7 @@ mod tests {
             b"\x1b[m",
             b"\x1b]x",
             b"\x1b[0m",
+            b"\x1b[3\xff1m",
         ];
         assert_eq!(sequences, wanted);
         assert_eq!(held, b"\x1b[5");
@@ -274,6 +328,15 @@ mod tests {
         let mut all: Vec<u8> = whole.0.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
         all.extend_from_slice(&whole.1);
         assert_eq!(all, SAMPLE);
+    }
+
+    #[test]
+    fn control_characters_beyond_ascii_stand_for_two_within() {
+        let (found, held) = pieces(&[b"a\xc2", b"\x9b1m\xc2\x9d2;t\xc2\x9cb\xc2\x85\x1b[3\xc2\x801m\xc2"]);
+        let sequences: Vec<&[u8]> = found.iter().filter(|(is, _)| *is).map(|(_, bytes)| bytes.as_slice()).collect();
+        assert_eq!(sequences, [b"\x1b[1m".as_slice(), b"\x1b]2;t"]);
+        assert_eq!(found.last(), Some(&(false, b"b\xc2\x85\x1b[3\xc2\x801m".to_vec())));
+        assert_eq!(held, b"\xc2");
     }
 
     #[test]

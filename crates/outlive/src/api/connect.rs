@@ -187,6 +187,8 @@ impl Speech for Native {
             "type": "ready",
             "processId": info.id,
             "offset": cursor.offset(),
+            // What comes before this was printed before anybody was here to answer it.
+            "head": cursor.log().head(),
             "inputOffset": cursor.log().input_offset(),
             "role": self.attachment.role(),
             "flow": if cursor.is_lossless() { "lossless" } else { "live" },

@@ -25,6 +25,7 @@ impl Model {
     }
 
     pub(super) fn obey(&mut self, sequence: &[u8]) {
+        self.is_printing = false;
         match sequence {
             [0x1b, b'[', ..] => self.control(sequence),
             [0x1b, b']', text @ ..] => self.command(text),
@@ -33,7 +34,7 @@ impl Model {
             [0x1b, short @ ..] => self.escape(short),
             _ => {}
         }
-        self.preceding = 0;
+        (self.preceding, self.is_printing) = (0, false);
     }
 
     /// Control characters in the midst of a sequence count as if they came before it.

@@ -58,6 +58,8 @@ pub struct Model {
     pub(super) colors: Colors,
     /// The width of the character that was printed last, if nothing came in between: what a mark joins, or what is repeated.
     preceding: u8,
+    /// The last thing was text.
+    is_printing: bool,
     sequences: Parser,
     text: Text,
 }
@@ -78,6 +80,7 @@ impl Model {
             links: Links::default(),
             colors: Colors::default(),
             preceding: 0,
+            is_printing: false,
             sequences: Parser::default(),
             text: Text::default(),
         }
