@@ -107,6 +107,32 @@ test('what is known to be gone before it connects is replaced by a screen', asyn
   attachment.close();
 });
 
+test('bytes that are gone when it begins with bytes are a gap, and those that are there come', async () => {
+  const server = await scripted({ outputStart: 100 });
+  const attachment = server.process.attach({ from: 0 });
+  const first = await server.next();
+  assert.deepEqual([first.query.from, first.query.screen], ['100', undefined]);
+  first.ready(100).bytes('abc');
+  assert.deepEqual(await find(attachment, 'gap'), { type: 'gap', from: 0, to: 100 });
+  await find(attachment, 'output');
+  // Now there is something to which others cannot be added.
+  server.info.outputStart = 200;
+  first.lose();
+  assert.equal((await server.next()).query.screen, 'true');
+  attachment.close();
+});
+
+test('a size that changes while it connects is told', async () => {
+  const server = await scripted();
+  const attachment = server.process.attach({ size: { cols: 80, rows: 24 } });
+  const connection = await server.next();
+  attachment.resize({ cols: 100, rows: 30 });
+  connection.ready(0);
+  await until('it is told', () => connection.received.length > 0);
+  assert.deepEqual(connection.received, [{ type: 'resize', cols: 100, rows: 30 }]);
+  attachment.close();
+});
+
 test('of a process on pipes no screen is asked for', async () => {
   const server = await scripted({ tty: false });
   const attachment = server.process.attach({ screen: true, scrollback: 5 });

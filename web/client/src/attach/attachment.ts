@@ -201,7 +201,8 @@ export class Attachment implements AsyncIterable<AttachItem>, AsyncIterator<Atta
     if (this.#over.signal.aborted) return 'over';
     const begin = this.#begin(info);
     const skippedFrom = begin.from === undefined ? this.#offset : undefined;
-    const query = { role, flow, ...this.#size, window: windowBytes, ticket: pass, ...begin };
+    const size = this.#size;
+    const query = { role, flow, ...size, window: windowBytes, ticket: pass, ...begin };
     const path = `/v1/processes/${encodeURIComponent(this.#process.id)}/connect`;
     const socket = this.#http.socket(path, query);
     socket.binaryType = 'arraybuffer';
@@ -225,6 +226,8 @@ export class Attachment implements AsyncIterable<AttachItem>, AsyncIterator<Atta
           clearTimeout(opening);
           backoff.reset();
           this.#ready(frame, info);
+          // It was changed while nobody could be told.
+          if (this.#size && this.#size !== size) this.resize(this.#size);
           if (skippedFrom !== undefined && skippedFrom < frame.offset) {
             this.#items.push({ type: 'gap', from: skippedFrom, to: frame.offset });
           }
@@ -258,7 +261,8 @@ export class Attachment implements AsyncIterable<AttachItem>, AsyncIterator<Atta
     const { tail, screen, scrollback } = this.#options;
     const isTerminal = info?.tty ?? true;
     if (info && this.#offset !== undefined && this.#offset < info.outputStart) {
-      if (screen && isTerminal) {
+      // Who begins with bytes gets those that there are; who has some already could not add them.
+      if (isTerminal && (screen ?? this.#hasBegun)) {
         this.#needsScreen = true;
       } else {
         this.#items.push({ type: 'gap', from: this.#offset, to: info.outputStart });
