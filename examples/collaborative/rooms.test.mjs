@@ -2,6 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, test } from 'node:test';
 import { WebSocket } from '../../web/node_modules/ws/wrapper.mjs';
@@ -13,7 +16,10 @@ const outlive = await serve('--token', TOKEN);
 const rooms = await startRooms();
 
 async function startRooms() {
-  const env = { ...process.env, OUTLIVE_URL: outlive.url, OUTLIVE_TOKEN: TOKEN, PORT: '0' };
+  // The folders of the rooms are left behind, as their shells may be.
+  const TMPDIR = await mkdtemp(join(tmpdir(), 'outlive-rooms-'));
+  after(() => rm(TMPDIR, { recursive: true, force: true }));
+  const env = { ...process.env, TMPDIR, OUTLIVE_URL: outlive.url, OUTLIVE_TOKEN: TOKEN, PORT: '0' };
   const child = spawn(process.execPath, [new URL('server.mjs', import.meta.url).pathname], { env, stdio: ['ignore', 'pipe', 'inherit'] });
   after(() => child.kill());
   for await (const line of createInterface({ input: child.stdout })) return line.replace('open ', '');
