@@ -62,6 +62,12 @@ struct State {
     used: Option<Instant>,
 }
 
+impl Screen {
+    pub(crate) fn is_watched(&self) -> bool {
+        self.due.load(Relaxed) != 0
+    }
+}
+
 impl Default for Screen {
     fn default() -> Self {
         Self { state: Arc::default(), due: AtomicU64::new(0), begun: Instant::now() }
@@ -245,6 +251,7 @@ impl Process {
         // Without memory for it, the screen will be worked out from what the log still has.
         if !self.is_removed() && self.services.stored.put(&stored_as(self.id()), Some(value)).is_ok() {
             state.checkpoint = Some(kept);
+            self.services.screen_checkpoints.fetch_add(1, Relaxed);
         }
     }
 
