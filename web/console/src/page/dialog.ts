@@ -1,0 +1,28 @@
+import { element } from './element.js';
+import { icon } from './icons.js';
+
+/** A modal dialog that is gone when it is closed. `fillIn` gets what closes it. */
+export function openDialog(title: string, testid: string, fillIn: (close: () => void) => Node[], className = ''): void {
+  const before = document.activeElement;
+  const dialog = element('dialog', { class: `dialog ${className}`, 'aria-label': title, 'data-testid': testid });
+  const close = () => dialog.close();
+  dialog.append(
+    element(
+      'header',
+      {},
+      element('h2', {}, title),
+      element('button', { type: 'button', class: 'quiet icon-only', 'aria-label': 'Close', onclick: close }, icon('close')),
+    ),
+    ...fillIn(close),
+  );
+  dialog.addEventListener('close', () => {
+    dialog.remove();
+    if (before instanceof HTMLElement && before.isConnected) before.focus();
+  });
+  // A click beside it.
+  dialog.addEventListener('pointerdown', (event) => {
+    if (event.target === dialog) close();
+  });
+  document.body.append(dialog);
+  dialog.showModal();
+}

@@ -1,0 +1,8 @@
+import type { Console } from '../console.js';
+import { frame } from './frame.js';
+import type { Pane, PaneSpec } from './pane.js';
+
+export function sessionPane(console: Console, spec: PaneSpec, key: string): Pane {
+  const parts = frame(console, spec, key);
+  return { element: parts.element, focus() {}, dispose() {} };
+}

@@ -1,0 +1,96 @@
+import { FitAddon } from '@xterm/addon-fit';
+import type { Console } from '../console.js';
+import { processMenu } from '../list/process_menu.js';
+import { presence } from '../live/presence.js';
+import { element, fill, setText } from '../page/element.js';
+import { openMenu } from '../page/menu.js';
+import { emulator } from '../terminal/emulator.js';
+import { keyBar } from '../terminal/key_bar.js';
+import { OutliveAddon, type State } from '../terminal/temporary_addon.js';
+import { frame, iconButton } from './frame.js';
+import type { Pane, PaneSpec } from './pane.js';
+import { followProcess } from './process_facts.js';
+
+/** Lines above the screen that come along when a terminal is opened. */
+const SCROLLBACK_LINES = 1000;
+
+export function terminalPane(console: Console, spec: PaneSpec, key: string): Pane {
+  const terminal = emulator();
+  const fit = new FitAddon();
+  const addon = new OutliveAddon({ client: console.outlive });
+  terminal.loadAddon(fit);
+  terminal.loadAddon(addon);
+
+  const parts = frame(console, spec, key);
+  const screen = element('div', { class: 'screen', 'data-testid': 'terminal' });
+  const banner = element('div', { class: 'banner', role: 'status', 'data-testid': 'terminal-state' });
+  parts.body.append(screen, banner, keyBar((data) => addon.write(data), () => terminal.focus()));
+
+  const people = presence(console, spec.id);
+  const more = iconButton('more', 'More actions', () => openMenu(more, processMenu(console, spec.id, key)), { 'aria-haspopup': 'menu', 'data-testid': 'pane-menu' });
+  parts.actions.append(people.element, more);
+
+  let size: { cols: number; rows: number } | undefined;
+  const sizes = element('span', { class: 'fact wide-only' });
+  const unfollow = followProcess(console, spec.id, parts, [sizes], (process, before) => {
+    // Started again: the same terminal goes on.
+    if (before && process.generation > before.generation && addon.state.name === 'exited') connect();
+  });
+  const showSize = () => setText(sizes, size ? `${size.cols}×${size.rows}` : '');
+
+  addon.onStateChange((state) => fill(banner, ...words(state, connect)));
+  addon.onNotice(({ code, message }) => console.notices.say(message, 'failed', code));
+  addon.onSizeChange((now) => {
+    size = now;
+    showSize();
+  });
+  terminal.onData(() => people.somethingHappened());
+  terminal.onWriteParsed(() => people.somethingHappened());
+
+  let isOpen = false;
+  const watch = new ResizeObserver(() => {
+    // Hidden: it has no size, and keeps the one it had.
+    if (screen.clientWidth === 0 || screen.clientHeight === 0) return;
+    if (!isOpen) {
+      isOpen = true;
+      terminal.open(screen);
+      fit.fit();
+      connect();
+      if (parts.element.contains(document.activeElement) || document.activeElement === document.body) terminal.focus();
+    } else fit.fit();
+  });
+  watch.observe(screen);
+
+  function connect(): void {
+    addon.connect(spec.id, { begin: 'screen', scrollback: SCROLLBACK_LINES });
+  }
+
+  return {
+    element: parts.element,
+    focus: () => terminal.focus(),
+    dispose() {
+      watch.disconnect();
+      unfollow();
+      people.dispose();
+      addon.dispose();
+      terminal.dispose();
+    },
+  };
+}
+
+/** What is to be said below the screen; nothing while all is well. */
+function words(state: State, again: () => void): Node[] {
+  const say = (text: string, ...more: Node[]) => [element('span', {}, text), ...more];
+  switch (state.name) {
+    case 'connecting':
+      return say('Connecting…');
+    case 'reconnecting':
+      return say(`Coming back by itself: ${state.why}`);
+    case 'exited':
+      return say(state.signal ? `It was ended by ${state.signal}.` : `It exited with ${state.exitCode ?? '?'}.`);
+    case 'error':
+      return say(state.error.message, element('button', { type: 'button', onclick: again }, 'Try again'));
+    default:
+      return [];
+  }
+}
