@@ -8,6 +8,8 @@ export interface Ready {
   inputOffset: number;
   role: Role;
   flow: 'lossless' | 'live';
+  /** Where the log ended when the connection was made; not every server says it. */
+  head?: number;
   cols?: number;
   rows?: number;
 }
@@ -26,6 +28,16 @@ export interface Resized {
   rows: number;
 }
 
+/** Binary frames follow that together have so many `bytes`. */
+export interface RepaintHead {
+  type: 'repaint';
+  offset: number;
+  cols: number;
+  rows: number;
+  bytes: number;
+  approximate?: boolean;
+}
+
 export interface Exit {
   type: 'exit';
   exitCode: number | null;
@@ -40,7 +52,7 @@ export interface Notice {
   message: string;
 }
 
-export type Control = Ready | Gap | Resized | Exit | Notice;
+export type Control = Ready | Gap | Resized | RepaintHead | Exit | Notice;
 
 export type StreamName = 'stdout' | 'stderr' | 'terminal';
 

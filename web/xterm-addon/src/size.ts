@@ -1,0 +1,51 @@
+import type { Size } from '@outlive/client';
+import type { Emulator } from './emulator.js';
+
+/**
+ * The emulator has the size that the terminal has. Which one that is the server decides (`sizePolicy`); what happens to the emulator
+ * here, such as `fit()`, is a wish.
+ */
+export class RulingSize {
+  readonly #emulator: Emulator;
+  readonly #wish: (size: Size) => void;
+  #ruling: Size | undefined;
+  #isObeying = false;
+  /** A wish of ours is granted for certain, so the emulator need not wait for it. */
+  #weRule = false;
+
+  constructor(emulator: Emulator, wish: (size: Size) => void) {
+    this.#emulator = emulator;
+    this.#wish = wish;
+  }
+
+  /** Nobody rules: before and after a connection. */
+  forget(): void {
+    this.#ruling = undefined;
+  }
+
+  /** As the server says. */
+  rule(size: Size, weRule = this.#weRule): void {
+    this.#ruling = size;
+    this.#weRule = weRule;
+    this.#obey();
+  }
+
+  /** From the emulator's `onResize`. */
+  changed(size: Size): void {
+    if (this.#isObeying) return;
+    this.#wish(size);
+    // Other listeners get this size after us: not before they know it may it change again.
+    if (!this.#weRule) queueMicrotask(() => this.#obey());
+  }
+
+  #obey(): void {
+    const { cols, rows } = this.#ruling ?? this.#emulator;
+    if (cols === this.#emulator.cols && rows === this.#emulator.rows) return;
+    this.#isObeying = true;
+    try {
+      this.#emulator.resize(cols, rows);
+    } finally {
+      this.#isObeying = false;
+    }
+  }
+}
