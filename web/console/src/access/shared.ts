@@ -1,9 +1,9 @@
 import { Outlive } from '@outlive/client';
+import { OutliveAddon } from '@outlive/xterm-addon';
 import { element, fill, setText } from '../page/element.js';
 import { mark } from '../page/mark.js';
 import { emulator } from '../terminal/emulator.js';
 import { fitFont } from '../terminal/fit_font.js';
-import { OutliveAddon } from '../terminal/temporary_addon.js';
 
 /** One terminal that somebody shared: read-only, by a ticket that is good for this connection. */
 export function sharedTerminal(ticket: string, process: string): HTMLElement {
@@ -21,10 +21,7 @@ export function sharedTerminal(ticket: string, process: string): HTMLElement {
     fill(banner, isOver ? 'This link shows nothing more: it works once, within 60 seconds of being made. Ask for a new one.' : '');
   });
   const fit = fitFont(terminal, screen);
-  addon.onSizeChange((size) => {
-    terminal.resize(size.cols, size.rows);
-    fit();
-  });
+  addon.onSizeChange(() => fit());
   const watch = new ResizeObserver(() => {
     if (screen.clientWidth === 0) return;
     if (!terminal.element) {

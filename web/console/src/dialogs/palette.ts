@@ -16,7 +16,6 @@ const MOST_SHOWN = 50;
 
 /** Everything there is, found by typing. With `beside`, what is chosen opens beside the focused pane, and commands are left out. */
 export function openPalette(console: Console, beside?: Direction): void {
-  const before = document.activeElement;
   const all = choices(console, beside);
   const input = element('input', {
     role: 'combobox',
@@ -77,10 +76,7 @@ export function openPalette(console: Console, beside?: Direction): void {
       choose(shown[at]);
     }
   });
-  dialog.addEventListener('close', () => {
-    dialog.remove();
-    if (before instanceof HTMLElement && before.isConnected && document.activeElement === document.body) before.focus();
-  });
+  dialog.addEventListener('close', () => dialog.remove());
   dialog.addEventListener('pointerdown', (event) => {
     if (event.target === dialog) dialog.close();
   });

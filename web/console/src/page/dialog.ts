@@ -3,7 +3,6 @@ import { icon } from './icons.js';
 
 /** A modal dialog that is gone when it is closed. `fillIn` gets what closes it. */
 export function openDialog(title: string, testid: string, fillIn: (close: () => void) => Node[], className = ''): void {
-  const before = document.activeElement;
   const dialog = element('dialog', { class: `dialog ${className}`, 'aria-label': title, 'data-testid': testid });
   const close = () => dialog.close();
   dialog.append(
@@ -15,10 +14,8 @@ export function openDialog(title: string, testid: string, fillIn: (close: () => 
     ),
     ...fillIn(close),
   );
-  dialog.addEventListener('close', () => {
-    dialog.remove();
-    if (before instanceof HTMLElement && before.isConnected) before.focus();
-  });
+  // The focus goes back by itself to where it was.
+  dialog.addEventListener('close', () => dialog.remove());
   // A click beside it.
   dialog.addEventListener('pointerdown', (event) => {
     if (event.target === dialog) close();

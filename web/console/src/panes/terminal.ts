@@ -1,3 +1,4 @@
+import { OutliveAddon, type State } from '@outlive/xterm-addon';
 import { FitAddon } from '@xterm/addon-fit';
 import type { Console } from '../console.js';
 import { processMenu } from '../list/process_menu.js';
@@ -6,7 +7,6 @@ import { element, fill, setText } from '../page/element.js';
 import { openMenu } from '../page/menu.js';
 import { emulator } from '../terminal/emulator.js';
 import { keyBar } from '../terminal/key_bar.js';
-import { OutliveAddon, type State } from '../terminal/temporary_addon.js';
 import { frame, iconButton } from './frame.js';
 import type { Pane, PaneSpec } from './pane.js';
 import { followProcess } from './process_facts.js';
@@ -14,6 +14,7 @@ import { followProcess } from './process_facts.js';
 /** Lines above the screen that come along when a terminal is opened. */
 const SCROLLBACK_LINES = 1000;
 
+/** A terminal to work in. Its screen has the size that the server says; what fits here is a wish. */
 export function terminalPane(console: Console, spec: PaneSpec, key: string): Pane {
   const terminal = emulator();
   const fit = new FitAddon();
@@ -24,40 +25,42 @@ export function terminalPane(console: Console, spec: PaneSpec, key: string): Pan
   const parts = frame(console, spec, key);
   const screen = element('div', { class: 'screen', 'data-testid': 'terminal' });
   const banner = element('div', { class: 'banner', role: 'status', 'data-testid': 'terminal-state' });
-  parts.body.append(screen, banner, keyBar((data) => addon.write(data), () => terminal.focus()));
+  parts.body.append(screen, banner, keyBar(terminal, (data) => addon.write(data)));
 
   const people = presence(console, spec.id);
   const more = iconButton('more', 'More actions', () => openMenu(more, processMenu(console, spec.id, key)), { 'aria-haspopup': 'menu', 'data-testid': 'pane-menu' });
   parts.actions.append(people.element, more);
 
-  let size: { cols: number; rows: number } | undefined;
   const sizes = element('span', { class: 'fact wide-only' });
   const unfollow = followProcess(console, spec.id, parts, [sizes], (process, before) => {
     // Started again: the same terminal goes on.
     if (before && process.generation > before.generation && addon.state.name === 'exited') connect();
   });
-  const showSize = () => setText(sizes, size ? `${size.cols}×${size.rows}` : '');
 
-  addon.onStateChange((state) => fill(banner, ...words(state, connect)));
+  addon.onStateChange((state) => {
+    fill(banner, ...words(state, connect));
+    // Nobody else's window is disturbed if ours is the only one.
+    const others = (console.processes.get(spec.id)?.attachments ?? 0) - 1;
+    if (state.name === 'connected' && state.role === 'writer' && others <= 0) fit.fit();
+  });
   addon.onNotice(({ code, message }) => console.notices.say(message, 'failed', code));
-  addon.onSizeChange((now) => {
-    size = now;
-    showSize();
+  addon.onSizeChange(({ cols, rows }) => {
+    setText(sizes, `${cols}×${rows}`);
+    const fits = fit.proposeDimensions();
+    screen.classList.toggle('larger', fits !== undefined && (cols > fits.cols || rows > fits.rows));
   });
   terminal.onData(() => people.somethingHappened());
   terminal.onWriteParsed(() => people.somethingHappened());
 
-  let isOpen = false;
+  let wantsFocus = false;
   const watch = new ResizeObserver(() => {
     // Hidden: it has no size, and keeps the one it had.
     if (screen.clientWidth === 0 || screen.clientHeight === 0) return;
-    if (!isOpen) {
-      isOpen = true;
-      terminal.open(screen);
-      fit.fit();
-      connect();
-      if (parts.element.contains(document.activeElement) || document.activeElement === document.body) terminal.focus();
-    } else fit.fit();
+    if (terminal.element) return fit.fit();
+    terminal.open(screen);
+    fit.fit();
+    connect();
+    if (wantsFocus) terminal.focus();
   });
   watch.observe(screen);
 
@@ -67,7 +70,10 @@ export function terminalPane(console: Console, spec: PaneSpec, key: string): Pan
 
   return {
     element: parts.element,
-    focus: () => terminal.focus(),
+    focus() {
+      wantsFocus = true;
+      terminal.focus();
+    },
     dispose() {
       watch.disconnect();
       unfollow();

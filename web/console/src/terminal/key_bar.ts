@@ -1,12 +1,13 @@
+import type { Terminal } from '@xterm/xterm';
 import { element } from '../page/element.js';
 
-/** Keys that a phone has not. Shown on coarse pointers only. */
+/** Keys that a phone has not. */
 const KEYS: [label: string, data: string, name?: string][] = [
   ['esc', '\x1b', 'Escape'],
   ['tab', '\t', 'Tab'],
   ['^C', '\x03', 'Control C'],
   ['^D', '\x04', 'Control D'],
-  ['^L', '\x0c', 'Control L'],
+  ['^Z', '\x1a', 'Control Z'],
   ['←', '\x1b[D', 'Left'],
   ['↑', '\x1b[A', 'Up'],
   ['↓', '\x1b[B', 'Down'],
@@ -16,7 +17,8 @@ const KEYS: [label: string, data: string, name?: string][] = [
   ['-', '-'],
 ];
 
-export function keyBar(type: (data: string) => void, focus: () => void): HTMLElement {
+/** A row of them below the screen; shown on small windows only. */
+export function keyBar(terminal: Terminal, type: (data: string) => void): HTMLElement {
   const keys = KEYS.map(([label, data, name]) =>
     element(
       'button',
@@ -26,8 +28,10 @@ export function keyBar(type: (data: string) => void, focus: () => void): HTMLEle
         // The keyboard of the phone would go away with the focus.
         onpointerdown: (event: Event) => event.preventDefault(),
         onclick: () => {
-          type(data);
-          focus();
+          // Full-screen programs want their arrows otherwise.
+          const isArrow = data.startsWith('\x1b[');
+          type(isArrow && terminal.modes.applicationCursorKeysMode ? data.replace('[', 'O') : data);
+          terminal.focus();
         },
       },
       label,
