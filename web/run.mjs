@@ -30,13 +30,20 @@ const same = generated.ok && readFileSync(fresh, 'utf8') === readFileSync(join(h
 rmSync(fresh, { force: true });
 check('types_are_those_of_the_document', same, generated.why || 'run `npm run types` in web/');
 
-rmSync(join(here, 'client/dist'), { recursive: true, force: true });
-const built = tool('tsc', '-p', 'client/tsconfig.json');
-check('client_builds', built.ok, built.why);
+// In the order in which they need each other.
+const packages = ['client', 'xterm-addon'];
+const built = packages.every((name) => {
+  rmSync(join(here, name, 'dist'), { recursive: true, force: true });
+  const done = tool('tsc', '-p', `${name}/tsconfig.json`);
+  check(`${name}_builds`, done.ok, done.why);
+  return done.ok;
+});
 
-if (built.ok) {
-  const tests = join(here, 'client/test');
-  const files = readdirSync(tests).filter((name) => name.endsWith('.test.mjs')).map((name) => join(tests, name));
+if (built) {
+  const types = tool('tsc', '-p', 'xterm-addon/test/types/tsconfig.json');
+  check('xterm_addon_fits_the_types_of_the_emulators', types.ok, types.why);
+  const tests = packages.map((name) => join(here, name, 'test'));
+  const files = tests.flatMap((folder) => readdirSync(folder).filter((name) => name.endsWith('.test.mjs')).map((name) => join(folder, name)));
   // The event of a file stands for a process that could not be run; those of its tests come by themselves.
   const isTest = ({ details, name }) => details.type !== 'suite' && !name.endsWith('.mjs');
   const ended = run({ files, concurrency: true, timeout: 60_000 });

@@ -54,10 +54,8 @@ export class OutliveAddon {
   /** Called by the terminal's `loadAddon`. */
   activate(emulator: Emulator): void {
     // ghostty-web answers although its keyboard is off.
-    const typing = new Typing((data) => {
-      if (this.#stdinBefore === undefined) this.write(data);
-    });
-    const size = new RulingSize(emulator, (wish) => this.#attachment?.resize(wish));
+    const typing = new Typing((data) => this.#mayType && this.write(data));
+    const size = new RulingSize(emulator, (wish) => this.#mayType && this.#attachment?.resize(wish));
     const listening = [emulator.onData((data) => typing.came(data)), emulator.onResize(({ cols, rows }) => size.changed({ cols, rows }))];
     if (emulator.onBinary) {
       listening.push(emulator.onBinary((data) => this.write(Uint8Array.from(data, (byte) => byte.charCodeAt(0)))));
@@ -159,6 +157,10 @@ export class OutliveAddon {
   #rule(ruling: RulingSize, { cols, rows }: Size, weRule?: boolean): void {
     ruling.rule({ cols, rows }, weRule);
     this.#sizes.tell({ cols, rows });
+  }
+
+  get #mayType(): boolean {
+    return this.#stdinBefore === undefined;
   }
 
   #silence({ options }: Emulator): void {

@@ -7,13 +7,13 @@ import type { Emulator } from './emulator.js';
  */
 export class RulingSize {
   readonly #emulator: Emulator;
-  readonly #wish: (size: Size) => void;
+  readonly #wish: (size: Size) => unknown;
   #ruling: Size | undefined;
   #isObeying = false;
   /** A wish of ours is granted for certain, so the emulator need not wait for it. */
   #weRule = false;
 
-  constructor(emulator: Emulator, wish: (size: Size) => void) {
+  constructor(emulator: Emulator, wish: (size: Size) => unknown) {
     this.#emulator = emulator;
     this.#wish = wish;
   }

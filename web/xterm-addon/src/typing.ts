@@ -9,18 +9,18 @@
  * microtask): if a piece was parsed until then, it was an answer.
  */
 export class Typing {
-  readonly #send: (data: string) => void;
+  readonly #send: (data: string) => unknown;
   /** Pieces given to the emulator that must not be answered, and are not parsed yet. */
   #mute = 0;
   #held: string[] = [];
 
-  constructor(send: (data: string) => void) {
+  constructor(send: (data: string) => unknown) {
     this.#send = send;
   }
 
   /** From the emulator's `onData`. */
   came(data: string): void {
-    if (this.#mute === 0) return this.#send(data);
+    if (this.#mute === 0) return void this.#send(data);
     this.#held.push(data);
     if (this.#held.length === 1) queueMicrotask(() => this.#release());
   }

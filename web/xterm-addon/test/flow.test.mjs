@@ -1,0 +1,67 @@
+// What counts as taken is what the emulator has parsed.
+
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { scripted } from '../../client/test/support/scripted.mjs';
+import { until } from '../../client/test/support/server.mjs';
+import { OutliveAddon } from '../dist/index.js';
+
+/** One that parses when it is told to, or like ghostty-web at once. */
+class Manual {
+  cols = 80;
+  rows = 24;
+  options = {};
+  unparsed = [];
+  written = [];
+  onResize = () => ({ dispose() {} });
+  onData = (listener) => {
+    this.type = listener;
+    return { dispose() {} };
+  };
+
+  resize(cols, rows) {
+    [this.cols, this.rows] = [cols, rows];
+  }
+
+  write(data, parsed) {
+    this.written.push(Buffer.from(data).toString());
+    this.unparsed.push(parsed);
+  }
+}
+
+async function connect(emulator) {
+  const server = await scripted();
+  const addon = new OutliveAddon({ begin: 'now' });
+  after(() => addon.dispose());
+  addon.activate(emulator);
+  addon.connect(server.process);
+  return server.next();
+}
+const acknowledged = ({ received }) => received.filter(({ type }) => type === 'ack').map(({ offset }) => offset);
+
+test('nothing is acknowledged before it is parsed', async () => {
+  const emulator = new Manual();
+  const connection = await connect(emulator);
+  connection.ready(0).bytes('abc', 'def', 'ghi');
+  await until('all was given to the emulator', () => emulator.written.length === 3);
+  emulator.unparsed[0]();
+  emulator.unparsed[1]();
+  await until('it is told', () => acknowledged(connection).at(-1) === 6);
+  emulator.unparsed[2]();
+  await until('the rest is told', () => acknowledged(connection).at(-1) === 9);
+});
+
+test('an emulator that parses at once needs no frame to be drawn', async () => {
+  const emulator = Object.assign(new Manual(), { wasmTerm: {} });
+  const write = emulator.write.bind(emulator);
+  emulator.write = (data) => {
+    write(data);
+    if (Buffer.from(data).includes('?')) emulator.type('!');
+  };
+  const connection = await connect(emulator);
+  connection.ready(0, { head: 4 }).bytes('old?', 'new?');
+  await until('it is told', () => acknowledged(connection).at(-1) === 8);
+  assert.ok(emulator.unparsed.every((parsed) => parsed === undefined));
+  await until('one was answered', () => connection.received.includes('!'));
+  assert.equal(connection.received.filter((frame) => frame === '!').length, 1);
+});
