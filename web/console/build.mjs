@@ -2,18 +2,17 @@
 // The same source gives the same bytes.
 
 import { copyFile, mkdir, readFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { strictStyles } from './strict_styles.mjs';
 
 const here = fileURLToPath(new URL('.', import.meta.url));
-const out = process.argv[2] ?? join(here, 'dist');
+const out = resolve(process.argv[2] ?? join(here, 'dist'));
 
-// Paths that esbuild writes down are relative to it.
-process.chdir(here);
 await mkdir(out, { recursive: true });
 await build({
+  absWorkingDir: here,
   entryPoints: { app: 'src/main.ts' },
   outdir: out,
   bundle: true,
@@ -25,4 +24,4 @@ await build({
   logLevel: 'warning',
   plugins: [strictStyles(await readFile(new URL('./src/strict_styles/constructed.js', import.meta.url), 'utf8'))],
 });
-await copyFile('src/page/index.html', join(out, 'index.html'));
+await copyFile(join(here, 'src/page/index.html'), join(out, 'index.html'));

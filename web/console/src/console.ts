@@ -12,14 +12,12 @@ import { Workspace } from './layout/workspace.js';
 import { sidebar } from './list/sidebar.js';
 import { welcome } from './list/welcome.js';
 import type { Connection } from './live/connection.js';
+import { SHELL_LINE } from './live/own_shell.js';
 import { Processes } from './live/processes.js';
 import { Sessions } from './live/sessions.js';
 import { element } from './page/element.js';
 import type { Notices } from './page/notices.js';
 import { makePane } from './panes/make.js';
-
-/** The shell of whoever runs the server, whatever it is. */
-const SHELL_LINE = 'exec "${SHELL:-$(command -v bash || echo sh)}"';
 
 /** Everything together: what is known, what is shown, and what can be done. */
 export class Console {

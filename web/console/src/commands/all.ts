@@ -14,7 +14,7 @@ export function allCommands(console: Console): Command[] {
     const focused = workspace.focused;
     return focused?.spec.kind === 'terminal' ? focused.spec.id : undefined;
   };
-  const side = (to: Side, key: string, title: string): Command => ({ title, keys: [key], isPossible: hasPane, run: () => workspace.focusSide(to) });
+  const side = (to: Side, key: string): Command => ({ title: `Pane ${to}`, keys: [key], isListed: false, run: () => workspace.focusSide(to) });
   return [
     { title: 'Find anything', keys: ['k', ' '], run: () => console.find() },
     { title: 'New terminal', keys: ['t'], run: () => void console.openShell() },
@@ -25,10 +25,10 @@ export function allCommands(console: Console): Command[] {
     { title: 'Close pane', keys: ['x', 'd'], isPossible: hasPane, run: () => workspace.closePane() },
     { title: 'Next tab', keys: ['n'], isPossible: hasPane, run: () => workspace.stepTab(1) },
     { title: 'Previous tab', keys: ['p'], isPossible: hasPane, run: () => workspace.stepTab(-1) },
-    side('left', 'ArrowLeft', 'Pane to the left'),
-    side('right', 'ArrowRight', 'Pane to the right'),
-    side('up', 'ArrowUp', 'Pane above'),
-    side('down', 'ArrowDown', 'Pane below'),
+    side('left', 'ArrowLeft'),
+    side('right', 'ArrowRight'),
+    side('up', 'ArrowUp'),
+    side('down', 'ArrowDown'),
     { title: 'List of processes', keys: ['l'], run: () => console.showList(true) },
     { title: 'Share read-only', keys: ['s'], isPossible: () => focusedTerminal() !== undefined, run: () => openShare(console, focusedTerminal()!) },
     {

@@ -44,6 +44,7 @@ export class Prefix {
       this.element,
       element('strong', {}, PREFIX),
       ...shown.map((command) => element('span', {}, element('kbd', {}, keyName(command.keys[0]!)), ` ${command.title}`)),
+      element('span', {}, element('kbd', {}, '← ↑ ↓ →'), ' Pane to that side'),
     );
     this.element.hidden = false;
     this.element.title = shown.map((command) => shortcut(command)).join(', ');

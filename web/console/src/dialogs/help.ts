@@ -18,7 +18,7 @@ export function openHelp(console: Console): void {
     const listed = console.commands.filter((command) => command.isListed !== false);
     return [
       element('p', {}, 'A terminal gets every key but one: ', element('kbd', {}, PREFIX), '. The key after it is for the console; twice, it is typed once.'),
-      element('dl', { class: 'keys' }, ...listed.map((command) => row(shortcut(command) ?? '', command.title)), row(`${PREFIX} 1 … 9`, 'Tab by number')),
+      element('dl', { class: 'keys' }, ...listed.map((command) => row(shortcut(command) ?? '', command.title)), row(`${PREFIX} ← ↑ ↓ →`, 'Pane to that side'), row(`${PREFIX} 1 … 9`, 'Tab by number')),
       element('h3', {}, 'Outside of terminals'),
       element('dl', { class: 'keys' }, ...OUTSIDE.map(([keys, what]) => row(keys, what))),
     ];

@@ -47,7 +47,7 @@ export function openPalette(console: Console, beside?: Direction): void {
         element(
           'li',
           { role: 'option', id: `palette-${index}`, 'aria-selected': String(index === at), onclick: () => choose(choice), onpointermove: () => mark(index) },
-          element('span', { class: `dot ${choice.mood ?? 'none'}` }),
+          element('span', { class: `dot ${choice.mood ?? 'absent'}` }),
           element('span', { class: 'row-title' }, choice.title),
           element('span', { class: 'aside' }, choice.aside),
         ),

@@ -3,6 +3,7 @@ import type { Console } from '../console.js';
 import { showAge } from '../live/clock.js';
 import { commandLine, moodOf, sinceMs, stateOf, titleOf } from '../live/words.js';
 import { element, fill } from '../page/element.js';
+import { icon } from '../page/icons.js';
 import { openMenu } from '../page/menu.js';
 import { iconButton } from '../panes/frame.js';
 import { processMenu } from './process_menu.js';
@@ -69,20 +70,19 @@ export class ProcessList {
     const focusedAt = row.contains(document.activeElement) ? [...row.children].indexOf(document.activeElement as Element) : -1;
     const title = titleOf(process);
     const line = commandLine(process);
-    const since = element('span', { class: 'age' });
+    const since = element('span');
     showAge(since, sinceMs(process));
     const open = element(
       'button',
       { type: 'button', class: 'row-main', title: line, onclick: () => this.#console.openProcess(process.id) },
       element('span', { class: `dot ${moodOf(process)}` }),
       element('span', { class: 'row-title' }, title),
-      since,
+      element('span', { class: 'age' }, process.tty ? icon('command') : null, since),
       element(
         'span',
         { class: 'row-facts' },
         element('span', { class: `state ${moodOf(process)}`, 'data-testid': 'state' }, stateOf(process)),
-        process.tty ? element('span', { class: 'kind' }, 'terminal') : null,
-        process.attachments > 0 ? element('span', { class: 'kind' }, `${process.attachments} attached`) : null,
+        process.attachments > 0 ? element('span', {}, `${process.attachments} attached`) : null,
         line === title ? null : element('span', { class: 'mono' }, line),
       ),
     );

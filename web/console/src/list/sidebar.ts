@@ -8,6 +8,13 @@ import { iconButton } from '../panes/frame.js';
 import { ProcessList } from './process_list.js';
 import { sessionList } from './session_list.js';
 
+/** Shows what it changes to. */
+function themeButton(): HTMLElement {
+  const button = iconButton('moon', 'Light or dark', toggleTheme, { 'data-testid': 'theme' });
+  button.append(icon('sun'));
+  return button;
+}
+
 export function sidebar(console: Console): { element: HTMLElement; filter: HTMLInputElement; focus: () => void } {
   const processes = new ProcessList(console);
   const light = element('span', { class: 'link-state', role: 'status', 'data-testid': 'connection' });
@@ -27,7 +34,7 @@ export function sidebar(console: Console): { element: HTMLElement; filter: HTMLI
       element('h1', {}, 'outlive'),
       light,
       iconButton('search', 'Find anything (Ctrl-K)', () => console.find(), { 'data-testid': 'find' }),
-      iconButton('moon', 'Light or dark', toggleTheme, { class: 'quiet icon-only theme-button', 'data-testid': 'theme' }),
+      themeButton(),
       iconButton('help', 'Keys (?)', () => openHelp(console), { 'data-testid': 'help-button' }),
     ),
     element(

@@ -1,4 +1,5 @@
 import type { ProcessInfo } from '@outlive/client';
+import { SHELL_LINE } from './own_shell.js';
 
 /** `quiet`: over as it should be. */
 export type Mood = 'running' | 'waiting' | 'quiet' | 'failed';
@@ -20,7 +21,8 @@ export function stateOf(process: ProcessInfo): string {
 }
 
 export function commandLine(process: { command: string; args?: string[]; shell?: boolean }): string {
-  if (process.shell) return process.command;
+  // Nobody wrote that line.
+  if (process.shell) return process.command === SHELL_LINE ? 'shell' : process.command;
   return [process.command, ...(process.args ?? [])].map(quoted).join(' ');
 }
 

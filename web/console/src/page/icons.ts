@@ -2,7 +2,7 @@
 const PATHS = {
   plus: 'M8 3v10M3 8h10',
   close: 'M4 4l8 8M12 4l-8 8',
-  more: 'M3.5 8h.01M8 8h.01M12.5 8h.01',
+  more: 'M3.4 8h.01M3.6 8h.01M7.9 8h.01M8.1 8h.01M12.4 8h.01M12.6 8h.01',
   splitRight: 'M2.5 3h11v10h-11zM8 3v10',
   splitDown: 'M2.5 3h11v10h-11zM2.5 8h11',
   share: 'M8 9.5V2.5M5 5l3-3 3 3M3 8.5v5h10v-5',
@@ -28,6 +28,7 @@ export function icon(name: IconName): SVGElement {
   const svg = document.createElementNS(SVG, 'svg');
   svg.setAttribute('viewBox', '0 0 16 16');
   svg.setAttribute('class', 'icon');
+  svg.setAttribute('data-icon', name);
   // Whatever it stands in has a name of its own.
   svg.setAttribute('aria-hidden', 'true');
   const path = document.createElementNS(SVG, 'path');
