@@ -54,8 +54,12 @@ export async function screenText(terminal) {
   return (await terminal.locator('.xterm-rows > div').allInnerTexts()).join('\n');
 }
 
-export function untilShown(terminal, text) {
-  return until(`the terminal shows ${text}`, async () => (await screenText(terminal)).includes(text));
+export async function untilShown(terminal, text) {
+  let shown = '';
+  const isShown = async () => (shown = await screenText(terminal)).includes(text);
+  await until(`the terminal shows ${text}`, isShown).catch((error) => {
+    throw new Error(`${error.message}; it shows ${JSON.stringify(shown.trim())}`);
+  });
 }
 
 /** Types where the focus is, when it is in a terminal. */

@@ -15,6 +15,7 @@ import type { Connection } from './live/connection.js';
 import { SHELL_LINE } from './live/own_shell.js';
 import { Processes } from './live/processes.js';
 import { Sessions } from './live/sessions.js';
+import { copyText } from './page/copy.js';
 import { element } from './page/element.js';
 import type { Notices } from './page/notices.js';
 import { makePane } from './panes/make.js';
@@ -32,6 +33,8 @@ export class Console {
     readonly outlive: Outlive,
     readonly connection: Connection,
     readonly notices: Notices,
+    /** Ends it, with everything that it listens to. */
+    readonly over: AbortSignal,
   ) {
     this.processes = new Processes(outlive);
     this.sessions = new Sessions(outlive);
@@ -39,7 +42,7 @@ export class Console {
     this.commands = allCommands(this);
     const side = sidebar(this);
     this.#focusList = side.focus;
-    const prefix = new Prefix(() => this.commands);
+    const prefix = new Prefix(() => this.commands, over);
     this.element = element('div', { class: 'console shows-list' }, side.element, this.workspace.element, prefix.element);
     listenForPlainKeys({
       '?': () => openHelp(this),
@@ -47,14 +50,15 @@ export class Console {
       n: () => openStart(this),
       t: () => void this.openShell(),
       'Ctrl-k': () => this.find(),
-    });
+    }, over);
+    over.addEventListener('abort', () => this.workspace.dispose());
     this.processes.onChange((changed) => {
       if (changed && !this.processes.get(changed.id)) this.workspace.closeAllOf(changed.id);
     });
     // Whoever comes back to this window may have used sessions elsewhere.
     document.addEventListener('visibilitychange', () => {
       if (!document.hidden) void this.sessions.look().catch(() => {});
-    });
+    }, { signal: over });
   }
 
   /** On a phone either the list or the work is shown. */
@@ -104,7 +108,7 @@ export class Console {
   }
 
   async copy(text: string): Promise<void> {
-    await navigator.clipboard.writeText(text);
+    await copyText(text);
     this.notices.say('Copied.');
   }
 }

@@ -39,7 +39,8 @@ async function enter(token: string | undefined): Promise<void> {
   const outlive = client(token);
   await outlive.health();
   if (token !== undefined) keepToken(token);
-  const console = new Console(outlive, connection, notices);
+  const over = new AbortController();
+  const console = new Console(outlive, connection, notices, over.signal);
   fill(root, console.element);
   // What was open before a reload is known by its processes only when the list is there.
   const unfollow = console.processes.onChange(() => {
@@ -49,10 +50,11 @@ async function enter(token: string | undefined): Promise<void> {
     if (!console.workspace.isEmpty) console.showWork();
   });
   console.sessions.look().catch((error: unknown) => notices.failed(error));
-  console.processes.follow(new AbortController().signal).catch((error: unknown) => {
+  console.processes.follow(over.signal).catch((error: unknown) => {
     // Revoked or expired while we were here.
-    if (error instanceof OutliveError && error.status === 401) ask(error);
-    else notices.failed(error);
+    if (!(error instanceof OutliveError) || error.status !== 401) return notices.failed(error);
+    over.abort();
+    ask(error);
   });
 }
 

@@ -7,7 +7,6 @@ export function gate(refusal: unknown, attempt: (token: string) => Promise<void>
   const token = element('input', {
     type: 'password',
     required: true,
-    autofocus: true,
     autocomplete: 'off',
     spellcheck: 'false',
     class: 'mono',

@@ -37,6 +37,7 @@ export function allCommands(console: Console): Command[] {
       isPossible: () => focusedTerminal() !== undefined,
       run: () => workspace.open({ kind: 'recording', id: focusedTerminal()! }),
     },
+    { title: 'Copy what is marked', keys: ['w'], isPossible: () => workspace.selection !== '', run: () => void console.notices.try(() => console.copy(workspace.selection)) },
     { title: 'Light or dark', keys: ['y'], run: toggleTheme },
     { title: 'Help', keys: ['?'], run: () => openHelp(console) },
     ...Array.from({ length: 9 }, (_, at): Command => ({ title: `Tab ${at + 1}`, keys: [String(at + 1)], isListed: false, run: () => workspace.showTab(at) })),

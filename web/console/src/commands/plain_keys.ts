@@ -1,5 +1,5 @@
 /** Single keys, where nothing is typed into: not in a terminal, a field or a dialog. */
-export function listenForPlainKeys(keys: Record<string, () => void>): void {
+export function listenForPlainKeys(keys: Record<string, () => void>, signal: AbortSignal): void {
   addEventListener('keydown', (event) => {
     if (event.defaultPrevented || event.altKey) return;
     const target = event.target as Element | null;
@@ -10,5 +10,5 @@ export function listenForPlainKeys(keys: Record<string, () => void>): void {
     if (!act) return;
     event.preventDefault();
     act();
-  });
+  }, { signal });
 }

@@ -13,10 +13,10 @@ export class Prefix {
   readonly #commands: () => Command[];
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(commands: () => Command[]) {
+  constructor(commands: () => Command[], signal: AbortSignal) {
     this.#commands = commands;
     // Before the terminal sees it.
-    addEventListener('keydown', (event) => this.#key(event), { capture: true });
+    addEventListener('keydown', (event) => this.#key(event), { capture: true, signal });
   }
 
   #key(event: KeyboardEvent): void {

@@ -1,6 +1,6 @@
 import { shortcut } from '../commands/command.js';
 import type { Console } from '../console.js';
-import { commandLine, moodOf, stateOf, titleOf } from '../live/words.js';
+import { shownLine, moodOf, stateOf, titleOf } from '../live/words.js';
 import { element, fill } from '../page/element.js';
 import type { Direction } from '../layout/tree.js';
 
@@ -90,7 +90,7 @@ function choices(console: Console, beside: Direction | undefined): Choice[] {
   const processes = console.processes.all().map(
     (process): Choice => ({
       title: titleOf(process),
-      aside: `${stateOf(process)} · ${commandLine(process)}`,
+      aside: `${stateOf(process)} · ${shownLine(process)}`,
       kind: `process ${process.id}`,
       mood: moodOf(process),
       run: () => console.openProcess(process.id, where),

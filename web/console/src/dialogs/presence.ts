@@ -8,11 +8,14 @@ const ASK_EVERY_MS = 2_000;
 /** An attachment as the server tells it now or did before: the size was an object, and the beginning had another name. */
 type Told = AttachmentInfo & { cols?: number; rows?: number; attachedAtMs?: number };
 
-/** Who is attached, who typed last, and whose size rules; kept true while it is open. */
-export function openPresence(console: Console, id: string, button: HTMLElement): void {
+/** Who is attached, who typed last, and whose size rules; kept true while it is open. `news` counts what may have changed that. */
+export function openPresence(console: Console, id: string, button: HTMLElement, news: () => number): void {
   const list = element('ul', { class: 'people' });
   const box = element('div', { class: 'menu people-box', popover: 'auto', role: 'dialog', 'aria-label': 'Who is attached', 'data-testid': 'people' }, list);
+  let known = -1;
   const ask = async () => {
+    if (news() === known) return;
+    known = news();
     try {
       fill(list, ...rows((await console.outlive.process(id).attachments()) as Told[]));
     } catch {

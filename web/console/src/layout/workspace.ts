@@ -6,7 +6,7 @@ import { paneMood, paneTitle } from '../panes/title.js';
 import { dividerElement } from './divider.js';
 import { neighbour, places, type Side } from './places.js';
 import { keepTabs, keptTabs, type KeptTab } from './kept.js';
-import { close, type Direction, keys, leaf, moveDivider, split } from './tree.js';
+import { close, type Direction, keys, leaf, moveDivider, split, type Tree } from './tree.js';
 
 interface OpenPane {
   spec: PaneSpec;
@@ -24,6 +24,8 @@ export class Workspace {
   readonly #panes = new Map<string, OpenPane>();
   #tabs: KeptTab[] = [];
   #active = 0;
+  #isRestored = false;
+  readonly #listeners = new Set<() => void>();
   #nextKey = 1;
 
   constructor(console: Console, make: MakePane, empty: HTMLElement) {
@@ -33,6 +35,11 @@ export class Workspace {
     const back = element('button', { class: 'quiet icon-only back', 'aria-label': 'Back to the list', onclick: () => console.showList() }, icon('back'));
     this.element = element('main', { class: 'workspace', 'aria-label': 'Workspace' }, element('div', { class: 'tab-bar' }, back, this.#tabList), this.#area, empty);
     console.processes.onChange(() => this.#drawTabs());
+  }
+
+  /** Another pane has the focus, or none is left. */
+  onFocusChange(listener: () => void): void {
+    this.#listeners.add(listener);
   }
 
   get isEmpty(): boolean {
@@ -45,18 +52,29 @@ export class Workspace {
     return open && { key: tab.focus, spec: open.spec };
   }
 
-  /** As it was before a reload. */
+  /** As it was before a reload, once; at the latest when something is opened, so that nothing that is new is taken for old. */
   restore(): void {
-    const kept = keptTabs();
-    for (const [key, spec] of Object.entries(kept.panes)) this.#add(key, spec);
-    this.#tabs = kept.tabs.filter(({ tree }) => keys(tree).every((key) => this.#panes.has(key)));
-    this.#active = Math.min(kept.active, Math.max(0, this.#tabs.length - 1));
+    if (this.#isRestored) return;
+    this.#isRestored = true;
+    const { tabs, active, panes } = keptTabs();
+    const { processes } = this.#console;
+    for (const [key, spec] of Object.entries(panes)) {
+      const isGone = spec.kind !== 'session' && processes.isKnown && !processes.get(spec.id);
+      if (!isGone) this.#add(key, spec);
+    }
+    for (const tab of tabs) {
+      const gone = keys(tab.tree).filter((key) => !this.#panes.has(key));
+      const tree = gone.reduce<Tree | undefined>((rest, key) => rest && close(rest, key), tab.tree);
+      if (tree) this.#tabs.push({ tree, focus: gone.includes(tab.focus) ? keys(tree)[0]! : tab.focus });
+    }
+    this.#active = Math.min(active, Math.max(0, this.#tabs.length - 1));
     this.#draw();
     this.focus();
   }
 
   /** In a tab of its own (or the one that has it already), or beside the focused pane. */
   open(spec: PaneSpec, where: 'tab' | Direction = 'tab'): void {
+    this.restore();
     this.#console.showWork();
     const tab = this.#tabs[this.#active];
     if (where === 'tab' || !tab) {
@@ -145,9 +163,20 @@ export class Workspace {
     if (next) this.focusPane(next);
   }
 
+  /** What is marked in the focused pane. */
+  get selection(): string {
+    const tab = this.#tabs[this.#active];
+    return (tab && this.#panes.get(tab.focus)?.pane.selection?.()) || (getSelection()?.toString() ?? '');
+  }
+
   focus(): void {
     const tab = this.#tabs[this.#active];
     if (tab) this.#panes.get(tab.focus)?.pane.focus();
+  }
+
+  /** Detaches from everything; what was open is still kept for the next time. */
+  dispose(): void {
+    for (const key of [...this.#panes.keys()]) this.#remove(key);
   }
 
   #newKey(): string {
@@ -199,6 +228,7 @@ export class Workspace {
     this.#empty.hidden = !this.isEmpty;
     this.#area.hidden = this.isEmpty;
     this.#drawTabs();
+    for (const listener of this.#listeners) listener();
     keepTabs(this.#tabs, this.#active, new Map([...this.#panes].map(([key, { spec }]) => [key, spec])));
   }
 

@@ -1,7 +1,7 @@
 import type { ProcessInfo } from '@outlive/client';
 import type { Console } from '../console.js';
 import { showAge } from '../live/clock.js';
-import { commandLine, moodOf, sinceMs, stateOf, titleOf } from '../live/words.js';
+import { shownLine, moodOf, sinceMs, stateOf, titleOf } from '../live/words.js';
 import { element, fill } from '../page/element.js';
 import { icon } from '../page/icons.js';
 import { openMenu } from '../page/menu.js';
@@ -30,6 +30,7 @@ export class ProcessList {
       if (event.key === 'ArrowDown' || event.key === 'Enter') this.#buttons()[0]?.focus();
     });
     console.processes.onChange(() => this.#soon());
+    console.workspace.onFocusChange(() => this.#mark());
   }
 
   focus(): void {
@@ -48,7 +49,7 @@ export class ProcessList {
 
   #draw(): void {
     const wanted = this.filter.value.trim().toLowerCase();
-    const matches = (process: ProcessInfo) => !wanted || `${process.id} ${process.tag ?? ''} ${process.label ?? ''} ${commandLine(process)}`.toLowerCase().includes(wanted);
+    const matches = (process: ProcessInfo) => !wanted || `${process.id} ${process.tag ?? ''} ${process.label ?? ''} ${shownLine(process)}`.toLowerCase().includes(wanted);
     const all = this.#console.processes.all().filter(matches);
     const ended = all.filter(({ status }) => status === 'exited').sort((one, other) => sinceMs(other) - sinceMs(one));
     const running = all.filter(({ status }) => status !== 'exited');
@@ -61,6 +62,16 @@ export class ProcessList {
     (this.#ended.previousElementSibling as HTMLElement).hidden = ended.length === 0;
     const known = new Set(this.#console.processes.all().map(({ id }) => id));
     for (const id of this.#rows.keys()) if (!known.has(id)) this.#rows.delete(id);
+    this.#mark();
+  }
+
+  /** Which one is being looked at. */
+  #mark(): void {
+    const current = this.#console.workspace.focused?.spec.id;
+    for (const [id, { element }] of this.#rows) {
+      if (id === current) element.setAttribute('aria-current', 'true');
+      else element.removeAttribute('aria-current');
+    }
   }
 
   #row(process: ProcessInfo): HTMLElement {
@@ -69,7 +80,7 @@ export class ProcessList {
     const row = drawn?.element ?? element('li', { class: 'row', 'data-id': process.id, 'data-testid': 'process' });
     const focusedAt = row.contains(document.activeElement) ? [...row.children].indexOf(document.activeElement as Element) : -1;
     const title = titleOf(process);
-    const line = commandLine(process);
+    const line = shownLine(process);
     const since = element('span');
     showAge(since, sinceMs(process));
     const open = element(

@@ -1,7 +1,9 @@
-import type { Outlive, OutliveEvent, ProcessInfo } from '@outlive/client';
+import { type Outlive, OutliveError, type OutliveEvent, type ProcessInfo } from '@outlive/client';
 
 /** An event that never was: the answer begins with `reset`, so that the list is asked for when the stream is open, and nothing falls between. */
 const BEFORE_ALL = '0-0';
+
+const AGAIN_AFTER_MS = 1_000;
 
 type Listener = (changed: ProcessInfo | undefined) => void;
 
@@ -19,7 +21,15 @@ export class Processes {
 
   /** Until the signal; throws what the server refuses. */
   async follow(signal: AbortSignal): Promise<void> {
-    for await (const event of this.#outlive.events({ after: BEFORE_ALL, signal })) await this.#take(event);
+    while (!signal.aborted) {
+      try {
+        for await (const event of this.#outlive.events({ after: BEFORE_ALL, signal })) await this.#take(event);
+      } catch (error) {
+        // The stream comes back by itself; the list that belongs to its beginning does not.
+        if (!(error instanceof OutliveError) || !error.isPassing) throw error;
+        await new Promise((resolve) => setTimeout(resolve, AGAIN_AFTER_MS));
+      }
+    }
   }
 
   get(id: string): ProcessInfo | undefined {

@@ -1,5 +1,6 @@
 import type { ProcessInfo } from '@outlive/client';
 import { SHELL_LINE } from './own_shell.js';
+import { visible } from './visible.js';
 
 /** `quiet`: over as it should be. */
 export type Mood = 'running' | 'waiting' | 'quiet' | 'failed';
@@ -20,14 +21,20 @@ export function stateOf(process: ProcessInfo): string {
   return reason && process.exitCode ? `${reason}, exit ${process.exitCode}` : reason || `exit ${process.exitCode ?? '?'}`;
 }
 
+/** As one would type it. */
 export function commandLine(process: { command: string; args?: string[]; shell?: boolean }): string {
   // Nobody wrote that line.
   if (process.shell) return process.command === SHELL_LINE ? 'shell' : process.command;
   return [process.command, ...(process.args ?? [])].map(quoted).join(' ');
 }
 
+/** As it is shown. */
+export function shownLine(process: ProcessInfo): string {
+  return visible(commandLine(process));
+}
+
 export function titleOf(process: ProcessInfo): string {
-  return process.tag ?? process.label ?? commandLine(process);
+  return visible(process.tag ?? process.label ?? commandLine(process));
 }
 
 /** When what it does now began. */

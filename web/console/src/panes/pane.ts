@@ -10,6 +10,8 @@ export type PaneSpec =
 export interface Pane {
   readonly element: HTMLElement;
   focus(): void;
+  /** Text that is marked in it. */
+  selection?(): string;
   dispose(): void;
 }
 

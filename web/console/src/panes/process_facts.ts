@@ -1,7 +1,7 @@
 import type { ProcessInfo } from '@outlive/client';
 import type { Console } from '../console.js';
 import { showAge } from '../live/clock.js';
-import { commandLine, moodOf, sinceMs, stateOf, titleOf } from '../live/words.js';
+import { shownLine, moodOf, sinceMs, stateOf, titleOf } from '../live/words.js';
 import { element, fill, setText } from '../page/element.js';
 import type { Frame } from './frame.js';
 
@@ -26,7 +26,7 @@ export function followProcess(
     parts.element.setAttribute('aria-label', titleOf(process));
     setText(state, stateOf(process));
     state.className = `fact state ${moodOf(process)}`;
-    const line = commandLine(process);
+    const line = shownLine(process);
     setText(command, line === titleOf(process) ? '' : line);
     command.title = line;
     showAge(since, sinceMs(process));

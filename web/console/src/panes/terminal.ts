@@ -1,8 +1,10 @@
+import { OutliveError } from '@outlive/client';
 import { OutliveAddon, type State } from '@outlive/xterm-addon';
 import { FitAddon } from '@xterm/addon-fit';
 import type { Console } from '../console.js';
 import { processMenu } from '../list/process_menu.js';
 import { presence } from '../live/presence.js';
+import { visible } from '../live/visible.js';
 import { element, fill, setText } from '../page/element.js';
 import { openMenu } from '../page/menu.js';
 import { emulator } from '../terminal/emulator.js';
@@ -32,12 +34,21 @@ export function terminalPane(console: Console, spec: PaneSpec, key: string): Pan
   parts.actions.append(people.element, more);
 
   const sizes = element('span', { class: 'fact wide-only' });
-  const unfollow = followProcess(console, spec.id, parts, [sizes], (process, before) => {
+  const role = element('span', { class: 'fact read-only', hidden: true }, 'read-only');
+  const ownTitle = element('span', { class: 'fact own-title wide-only' });
+  terminal.onTitleChange((title) => setText(ownTitle, visible(title)));
+  const unfollow = followProcess(console, spec.id, parts, [role, sizes, ownTitle], (process, before) => {
     // Started again: the same terminal goes on.
     if (before && process.generation > before.generation && addon.state.name === 'exited') connect();
   });
 
   addon.onStateChange((state) => {
+    // Whoever may not type may still look.
+    if (state.name === 'error' && isForbidden(state.error) && !isReadOnly) {
+      isReadOnly = true;
+      return queueMicrotask(connect);
+    }
+    role.hidden = !(state.name === 'connected' && state.role === 'viewer');
     fill(banner, ...words(state, connect));
     // Nobody else's window is disturbed if ours is the only one.
     const others = (console.processes.get(spec.id)?.attachments ?? 0) - 1;
@@ -52,26 +63,28 @@ export function terminalPane(console: Console, spec: PaneSpec, key: string): Pan
   terminal.onData(() => people.somethingHappened());
   terminal.onWriteParsed(() => people.somethingHappened());
 
-  let wantsFocus = false;
-  const watch = new ResizeObserver(() => {
+  let isReadOnly = false;
+  const place = () => {
     // Hidden: it has no size, and keeps the one it had.
     if (screen.clientWidth === 0 || screen.clientHeight === 0) return;
-    if (terminal.element) return fit.fit();
-    terminal.open(screen);
+    const isNew = !terminal.element;
+    if (isNew) terminal.open(screen);
     fit.fit();
-    connect();
-    if (wantsFocus) terminal.focus();
-  });
+    if (isNew) connect();
+  };
+  const watch = new ResizeObserver(place);
   watch.observe(screen);
 
   function connect(): void {
-    addon.connect(spec.id, { begin: 'screen', scrollback: SCROLLBACK_LINES });
+    addon.connect(spec.id, { begin: 'screen', scrollback: SCROLLBACK_LINES, readOnly: isReadOnly });
   }
 
   return {
     element: parts.element,
+    selection: () => terminal.getSelection(),
     focus() {
-      wantsFocus = true;
+      // Not in the next frame: what is typed until then would go elsewhere.
+      place();
       terminal.focus();
     },
     dispose() {
@@ -82,6 +95,10 @@ export function terminalPane(console: Console, spec: PaneSpec, key: string): Pan
       terminal.dispose();
     },
   };
+}
+
+function isForbidden(error: Error): boolean {
+  return error instanceof OutliveError && error.status === 403;
 }
 
 /** What is to be said below the screen; nothing while all is well. */
