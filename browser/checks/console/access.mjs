@@ -32,6 +32,21 @@ check('console/without_a_token_nobody_is_asked', async (t) => {
   await page.inPeace();
 });
 
+check('console/who_may_only_read_looks_on', async (t) => {
+  const server = await Outlive.start(t);
+  const { id } = await server.call('POST', '/v1/processes', { command: 'cat', tty: true, tag: 'theirs' });
+  const { token } = await server.call('POST', '/v1/tokens', { name: 'reader', scope: 'read' });
+  const reader = Object.assign(Object.create(server), { token });
+  const page = await openConsole(t, reader, { refusals: [403] });
+  await page.getByTestId('process').getByText('theirs').click();
+  await page.getByText('read-only', { exact: true }).waitFor();
+  await server.call('POST', `/v1/processes/${id}/input`, { data: 'seen\n', encoding: 'utf8' });
+  await untilShown(page.getByTestId('terminal'), 'seen');
+  await startBy(page, 'echo never');
+  await page.getByTestId('start-dialog').getByRole('alert').getByText('scope').first().waitFor();
+  await page.inPeace();
+});
+
 check('console/a_shared_link_shows_one_terminal_once_and_types_nothing', async (t) => {
   const server = await Outlive.start(t);
   const page = await openConsole(t, server);

@@ -255,7 +255,7 @@ export class Workspace {
     };
     return element(
       'div',
-      { class: `tab ${isActive ? 'active' : ''}`, onauxclick: () => this.closeTab(at) },
+      { class: `tab ${isActive ? 'active' : ''}`, role: 'none', onauxclick: () => this.closeTab(at) },
       element(
         'button',
         {
@@ -271,7 +271,8 @@ export class Workspace {
         element('span', { class: 'tab-title' }, title),
         count > 1 ? element('span', { class: 'count' }, String(count)) : null,
       ),
-      element('button', { class: 'quiet icon-only', tabindex: -1, 'aria-label': `Close ${title}`, onclick: () => this.closeTab(at) }, icon('close')),
+      // A list of tabs may have nothing but tabs: this one is for the mouse, Delete on the tab for the keyboard.
+      element('button', { class: 'quiet icon-only', tabindex: -1, 'aria-hidden': 'true', title: 'Close', onclick: () => this.closeTab(at) }, icon('close')),
     );
   }
 }

@@ -30,6 +30,8 @@ export class LogView {
       const { scrollTop, scrollHeight, clientHeight } = this.element;
       this.#follow(scrollHeight - scrollTop - clientHeight < 24);
     });
+    // What was the end is not the end any more when there is less room.
+    new ResizeObserver(() => this.#toEnd()).observe(this.element);
   }
 
   clear(): void {

@@ -5,7 +5,7 @@ import type { Theme } from './theme.js';
 const LIGHT: ITheme = {
   background: '#fdfcfa',
   foreground: '#24292e',
-  cursor: '#0b7a66',
+  cursor: '#0a705e',
   cursorAccent: '#fdfcfa',
   selectionBackground: '#cfe7df',
   selectionInactiveBackground: '#e4ebe7',

@@ -50,9 +50,7 @@ export function terminalPane(console: Console, spec: PaneSpec, key: string): Pan
     }
     role.hidden = !(state.name === 'connected' && state.role === 'viewer');
     fill(banner, ...words(state, connect));
-    // Nobody else's window is disturbed if ours is the only one.
-    const others = (console.processes.get(spec.id)?.attachments ?? 0) - 1;
-    if (state.name === 'connected' && state.role === 'writer' && others <= 0) fit.fit();
+    if (state.name === 'connected' && state.role === 'writer' && isAlone) fit.fit();
   });
   addon.onNotice(({ code, message }) => console.notices.say(message, 'failed', code));
   addon.onSizeChange(({ cols, rows }) => {
@@ -64,6 +62,8 @@ export function terminalPane(console: Console, spec: PaneSpec, key: string): Pan
   terminal.onWriteParsed(() => people.somethingHappened());
 
   let isReadOnly = false;
+  /** Merely connecting does not change a terminal's size. It may if nobody else looks at it. */
+  let isAlone = true;
   const place = () => {
     // Hidden: it has no size, and keeps the one it had.
     if (screen.clientWidth === 0 || screen.clientHeight === 0) return;
@@ -76,6 +76,7 @@ export function terminalPane(console: Console, spec: PaneSpec, key: string): Pan
   watch.observe(screen);
 
   function connect(): void {
+    isAlone = (console.processes.get(spec.id)?.attachments ?? 0) === 0;
     addon.connect(spec.id, { begin: 'screen', scrollback: SCROLLBACK_LINES, readOnly: isReadOnly });
   }
 
