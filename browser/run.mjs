@@ -8,6 +8,9 @@ import './checks/foreign_page.mjs';
 import './checks/rebinding.mjs';
 import './checks/allowed_page.mjs';
 import './checks/docs_page.mjs';
+import './checks/console/access.mjs';
+import './checks/console/terminal.mjs';
+import './checks/console/work.mjs';
 
 const USAGE = 'usage: node run.mjs --binary PATH_TO_OUTLIVE [--only NAME]... [--list]';
 

@@ -2,11 +2,16 @@
 // The last line is `N passed, M failed`.
 
 import { spawnSync } from 'node:child_process';
-import { readdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { run } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { gzipSync } from 'node:zlib';
+
+/** Of all files of the console together. */
+const MOST_COMPRESSED_BYTES = 200 * 1024;
 
 const { values } = parseArgs({ options: { binary: { type: 'string' } } });
 if (values.binary) process.env.OUTLIVE_BINARY = values.binary;
@@ -23,6 +28,24 @@ function tool(name, ...args) {
   return { ok: done.status === 0, why: (done.stdout + done.stderr).slice(0, 2000) };
 }
 
+/** The server embeds the bundle that is checked in, and is built without Node: it must be what its source gives. */
+function checkBundle() {
+  const fresh = mkdtempSync(join(tmpdir(), 'outlive-console-'));
+  const done = spawnSync(process.execPath, ['console/build.mjs', fresh], { cwd: here, encoding: 'utf8' });
+  const dist = join(here, 'console/dist');
+  const differing = [...new Set([...readdirSync(dist), ...readdirSync(fresh)])].filter((file) => read(dist, file) !== read(fresh, file));
+  rmSync(fresh, { recursive: true });
+  const why = done.status === 0 ? `run \`npm run build\` in web/ and check in console/dist: ${differing}` : done.stderr.slice(0, 2000);
+  check('the_console_that_is_checked_in_is_that_of_its_source', done.status === 0 && differing.length === 0, why);
+  const compressed = readdirSync(dist).reduce((sum, file) => sum + gzipSync(readFileSync(join(dist, file))).length, 0);
+  check('the_console_is_small', compressed < MOST_COMPRESSED_BYTES, `${compressed} bytes`);
+}
+
+function read(folder, file) {
+  const path = join(folder, file);
+  return existsSync(path) ? readFileSync(path, 'utf8') : undefined;
+}
+
 // The types are generated, and checked in so that the packages build without the document.
 const fresh = join(here, 'client/openapi.fresh.ts');
 const generated = tool('openapi-typescript', '../openapi.json', '-o', fresh);
@@ -31,9 +54,10 @@ rmSync(fresh, { force: true });
 check('types_are_those_of_the_document', same, generated.why || 'run `npm run types` in web/');
 
 // In the order in which they need each other.
-const packages = ['client', 'xterm-addon'];
+const packages = ['client', 'xterm-addon', 'console'];
+const compiled = { console: 'checked' };
 const built = packages.every((name) => {
-  rmSync(join(here, name, 'dist'), { recursive: true, force: true });
+  rmSync(join(here, name, compiled[name] ?? 'dist'), { recursive: true, force: true });
   const done = tool('tsc', '-p', `${name}/tsconfig.json`);
   check(`${name}_builds`, done.ok, done.why);
   return done.ok;
@@ -42,6 +66,7 @@ const built = packages.every((name) => {
 if (built) {
   const types = tool('tsc', '-p', 'xterm-addon/test/types/tsconfig.json');
   check('xterm_addon_fits_the_types_of_the_emulators', types.ok, types.why);
+  checkBundle();
   const example = join(here, '../examples/collaborative');
   const installed = spawnSync('npm', ['ci', '--no-audit', '--no-fund'], { cwd: example, encoding: 'utf8' });
   check('example_installs', installed.status === 0, installed.stderr);

@@ -1,0 +1,127 @@
+// Logs, sessions, recordings, and what ends processes.
+
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { openConsole, screenText, startBy, typeInto, untilShown } from '../../console.mjs';
+import { check } from '../../frame.mjs';
+import { Outlive } from '../../outlive.mjs';
+import { until } from '../../until.mjs';
+
+check('console/a_log_has_two_colours_follows_and_is_searched', async (t) => {
+  const server = await Outlive.start(t);
+  const page = await openConsole(t, server);
+  await startBy(page, 'seq 1 3000; echo "<i>worse</i>" >&2; read line; echo "got $line"', { tag: 'log', isTerminal: false });
+  const log = page.getByTestId('log');
+  await log.locator('.line.stderr').getByText('<i>worse</i>', { exact: true }).waitFor();
+  await until('it follows', () => log.evaluate((node) => node.scrollHeight - node.scrollTop - node.clientHeight < 30));
+  await page.getByTestId('log-search').fill('299');
+  await page.getByText('13 of 13').waitFor();
+  await page.keyboard.press('Enter');
+  await page.getByText('12 of 13').waitFor();
+  await server.call('POST', '/v1/processes/tag:log/input', { data: 'more\n', encoding: 'utf8' });
+  await log.getByText('got more').waitFor();
+  await log.getByText('It exited with 0.').waitFor();
+  await page.inPeace();
+});
+
+check('console/a_session_remembers_and_shows_what_it_printed', async (t) => {
+  const server = await Outlive.start(t);
+  const page = await openConsole(t, server);
+  await page.getByTestId('new-session').click();
+  await page.getByTestId('session-id').fill('work');
+  await page.getByTestId('session-submit').click();
+  const run = async (command) => {
+    await page.getByTestId('session-command').fill(command);
+    await page.keyboard.press('Enter');
+  };
+  await run('cd /usr; LEVEL=3; echo to stderr >&2; (exit 4)');
+  await page.getByTestId('exec-end').getByText('exit 4').waitFor();
+  await page.locator('.exec .line.stderr').getByText('to stderr').waitFor();
+  await run('echo level $LEVEL in $PWD');
+  await page.locator('.exec .line').getByText('level 3 in /usr').waitFor();
+  await run('echo begun; sleep 100');
+  await page.locator('.exec .line').getByText('begun', { exact: true }).waitFor();
+  await page.getByRole('button', { name: 'Cancel' }).click();
+  await page.getByTestId('exec-end').getByText('cancelled').waitFor();
+  await page.reload();
+  await page.locator('.exec .line').getByText('level 3 in /usr').waitFor();
+  await run('exit 9');
+  await page.getByTestId('exec-end').getByText('the shell ended').waitFor();
+  await run('echo never');
+  await page.locator('.exec .refusal').getByText('session_exited').waitFor();
+});
+
+check('console/a_recording_is_played_sought_and_taken_away', async (t) => {
+  const server = await Outlive.start(t);
+  const page = await openConsole(t, server);
+  await startBy(page, 'for i in 1 2 3 4; do echo moment $i; sleep 0.4; done; cat', { tag: 'film' });
+  await untilShown(page.getByTestId('terminal'), 'moment 4');
+  await page.getByTestId('pane-menu').click();
+  await page.getByRole('menuitem', { name: 'Play recording' }).click();
+  const stage = page.getByTestId('recording');
+  await untilShown(stage, 'moment 4');
+  await page.getByTestId('seek').fill('0');
+  await until('it is at its beginning', async () => !(await screenText(stage)).includes('moment 4'));
+  await page.getByTestId('speed').selectOption('8');
+  const button = page.getByTestId('play');
+  if ((await button.getAttribute('aria-label')) === 'Play') await button.click();
+  await untilShown(stage, 'moment 4');
+  await until('it has ended', async () => (await button.getAttribute('aria-label')) === 'Play');
+  const coming = page.waitForEvent('download');
+  await page.getByTestId('download').click();
+  const file = await coming;
+  assert.equal(file.suggestedFilename(), 'recording-of-film.cast');
+  assert.equal(JSON.parse((await readFile(await file.path(), 'utf8')).split('\n')[0]).version, 2);
+  await page.inPeace();
+});
+
+check('console/ends_are_asked_for_twice_and_refusals_are_told', async (t) => {
+  const server = await Outlive.start(t);
+  const page = await openConsole(t, server, { refusals: [400, 409] });
+  await startBy(page, 'cat', { tag: 'victim' });
+  const terminal = page.getByTestId('terminal');
+  await typeInto(page, terminal, 'alive\n');
+  await untilShown(terminal, 'alive');
+  const row = page.getByTestId('process').filter({ hasText: 'victim' });
+  const choose = async (name) => {
+    await row.hover();
+    await row.getByTestId('row-menu').click();
+    await page.getByRole('menuitem', { name }).click();
+  };
+  await choose('Kill…');
+  await page.getByRole('button', { name: 'Cancel' }).click();
+  assert.equal((await server.call('GET', '/v1/processes/tag:victim')).status, 'running');
+  await choose('Kill…');
+  await page.getByTestId('confirm-yes').click();
+  await row.getByText('killed SIGKILL').waitFor();
+  await choose('Delete…');
+  await page.getByTestId('confirm-yes').click();
+  await row.waitFor({ state: 'detached' });
+  // What showed it is gone with it.
+  await page.getByTestId('welcome').waitFor();
+
+  await page.getByTestId('start').click();
+  await page.getByTestId('argv').check();
+  await page.getByTestId('command').fill('no-such-program\n--flag');
+  await page.getByTestId('start-submit').click();
+  const refusal = page.getByTestId('start-dialog').getByRole('alert');
+  await refusal.getByText('command_not_found').waitFor();
+  assert.match(await refusal.innerText(), /no-such-program: command not found/);
+  await page.inPeace();
+});
+
+check('console/a_phone_has_room_for_it', async (t) => {
+  const server = await Outlive.start(t);
+  const page = await openConsole(t, server, { viewport: { width: 390, height: 780 }, hasTouch: true, isMobile: true });
+  await startBy(page, 'cat', { tag: 'pocket' });
+  const terminal = page.getByTestId('terminal');
+  await typeInto(page, terminal, 'thumb\n');
+  await untilShown(terminal, 'thumb');
+  await page.getByRole('button', { name: 'Control C' }).click();
+  await page.getByTestId('terminal-state').getByText('ended by SIGINT').waitFor();
+  const width = await page.evaluate(() => document.documentElement.scrollWidth);
+  assert.equal(width, 390, 'nothing is wider than the window');
+  await page.getByRole('button', { name: 'Back to the list' }).click();
+  await page.getByTestId('process').filter({ hasText: 'pocket' }).waitFor();
+  await page.inPeace();
+});

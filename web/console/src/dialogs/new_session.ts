@@ -1,0 +1,55 @@
+import { OutliveError, type SessionOptions } from '@outlive/client';
+import type { Console } from '../console.js';
+import { openDialog } from '../page/dialog.js';
+import { element, fill } from '../page/element.js';
+
+export function openNewSession(console: Console): void {
+  openDialog('New session', 'session-dialog', (close) => {
+    const plain = { autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', class: 'mono' };
+    const id = element('input', { ...plain, placeholder: 'work', autofocus: true, 'data-testid': 'session-id' });
+    const cwd = element('input', { ...plain, placeholder: '~' });
+    const shell = element('input', { ...plain, placeholder: 'bash' });
+    const onExit = element(
+      'select',
+      {},
+      element('option', { value: 'fail' }, 'it has ended (default)'),
+      element('option', { value: 'fresh' }, 'a new shell begins'),
+      element('option', { value: 'restore' }, 'a new shell goes on with its state'),
+    );
+    const refusal = element('p', { class: 'refusal', role: 'alert' });
+    const field = (label: string, input: HTMLElement, aside = '') =>
+      element('label', { class: 'field' }, element('span', {}, label, aside ? element('span', { class: 'hint' }, aside) : null), input);
+    const make = async () => {
+      const options: SessionOptions = { onExit: onExit.value as 'fail' };
+      if (id.value.trim()) options.id = id.value.trim();
+      if (cwd.value.trim()) options.cwd = cwd.value.trim();
+      if (shell.value.trim()) options.shell = shell.value.trim();
+      try {
+        const session = await console.outlive.createSession(options);
+        await console.sessions.look();
+        close();
+        console.workspace.open({ kind: 'session', id: session.id });
+      } catch (error) {
+        fill(refusal, error instanceof Error ? error.message : String(error), error instanceof OutliveError ? element('code', {}, error.code) : null);
+      }
+    };
+    return [
+      element('p', {}, 'A shell that remembers: folder, variables and functions stay from one command to the next.'),
+      element(
+        'form',
+        {
+          class: 'fields',
+          onsubmit: (event: Event) => {
+            event.preventDefault();
+            void make();
+          },
+        },
+        element('div', { class: 'pair' }, field('Name', id, 'optional'), field('Shell', shell, 'optional')),
+        field('Folder', cwd, 'optional'),
+        field('When its shell exits', onExit),
+        refusal,
+        element('footer', {}, element('button', { type: 'button', onclick: close }, 'Cancel'), element('button', { type: 'submit', class: 'primary', 'data-testid': 'session-submit' }, 'Create')),
+      ),
+    ];
+  });
+}

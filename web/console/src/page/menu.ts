@@ -1,0 +1,55 @@
+import { element } from './element.js';
+
+export interface MenuItem {
+  label: string;
+  run(): void;
+  isDangerous?: boolean;
+  keys?: string | undefined;
+}
+
+/** A menu below (or above) a button. Arrows move, Escape leaves. `null` is a line. */
+export function openMenu(button: HTMLElement, items: (MenuItem | null)[]): void {
+  const close = () => menu.hidePopover();
+  const entries = items.map((item) =>
+    item === null
+      ? element('hr')
+      : element(
+          'button',
+          {
+            type: 'button',
+            role: 'menuitem',
+            class: item.isDangerous ? 'dangerous' : '',
+            onclick: () => {
+              close();
+              item.run();
+            },
+          },
+          element('span', {}, item.label),
+          item.keys ? element('kbd', {}, item.keys) : null,
+        ),
+  );
+  const menu = element('div', { class: 'menu', role: 'menu', popover: 'auto', 'data-testid': 'menu' }, ...entries);
+  menu.addEventListener('toggle', (event) => {
+    if ((event as ToggleEvent).newState !== 'closed') return;
+    menu.remove();
+    button.setAttribute('aria-expanded', 'false');
+    if (document.activeElement === document.body) button.focus();
+  });
+  menu.addEventListener('keydown', (event) => {
+    const buttons = [...menu.querySelectorAll('button')];
+    const at = buttons.indexOf(document.activeElement as HTMLButtonElement);
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step === undefined) return;
+    event.preventDefault();
+    buttons[(at + step + buttons.length) % buttons.length]?.focus();
+  });
+  document.body.append(menu);
+  menu.showPopover();
+  button.setAttribute('aria-expanded', 'true');
+  const at = button.getBoundingClientRect();
+  const { offsetWidth, offsetHeight } = menu;
+  const isAbove = at.bottom + offsetHeight > innerHeight - 8 && at.top > offsetHeight;
+  menu.style.left = `${Math.max(8, Math.min(at.right - offsetWidth, innerWidth - offsetWidth - 8))}px`;
+  menu.style.top = `${isAbove ? at.top - offsetHeight - 4 : at.bottom + 4}px`;
+  menu.querySelector('button')?.focus();
+}

@@ -1,0 +1,12 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { isNewer } from '../checked/live/processes.js';
+
+test('an_answer_that_is_late_does_not_undo_its_event', () => {
+  const at = (generation, status) => ({ generation, status });
+  assert.ok(isNewer(at(1, 'running'), at(1, 'created')));
+  assert.ok(!isNewer(at(1, 'running'), at(1, 'exited')));
+  assert.ok(isNewer(at(2, 'running'), at(1, 'exited')));
+  assert.ok(!isNewer(at(1, 'exited'), at(2, 'running')));
+  assert.ok(!isNewer(at(1, 'running'), at(1, 'running')));
+});
