@@ -1,7 +1,7 @@
 //! The console: a page, its script and its style, embedded. Their source is in `web/console`.
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Response};
 
 /// Nothing from elsewhere, and nothing that is written into the page itself.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
@@ -24,12 +24,6 @@ const STYLE: File =
 #[utoipa::path(get, path = "/ui", responses((status = 200, content_type = "text/html"), (status = 304)))]
 pub(super) async fn page(headers: HeaderMap) -> Response {
     PAGE.answer(&headers)
-}
-
-/// Somebody has typed a slash too many.
-#[utoipa::path(get, path = "/ui/", responses((status = 303)))]
-pub(super) async fn page_with_slash() -> Redirect {
-    Redirect::to("/ui")
 }
 
 #[utoipa::path(get, path = "/ui/app.js", responses((status = 200, content_type = "text/javascript"), (status = 304)))]

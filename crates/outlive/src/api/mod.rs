@@ -70,7 +70,6 @@ fn groups() -> [(Needs, OpenApiRouter<App>); 5] {
         .routes(routes!(docs::docs))
         .routes(routes!(docs::root))
         .routes(routes!(console::page))
-        .routes(routes!(console::page_with_slash))
         .routes(routes!(console::script))
         .routes(routes!(console::style));
     let read = OpenApiRouter::new()

@@ -14,7 +14,6 @@ const MEANT: &[(&str, &str, &str)] = &[
     ("get", "/", OPEN),
     ("get", "/docs", OPEN),
     ("get", "/ui", OPEN),
-    ("get", "/ui/", OPEN),
     ("get", "/ui/app.css", OPEN),
     ("get", "/ui/app.js", OPEN),
     ("get", "/healthz", OPEN),
