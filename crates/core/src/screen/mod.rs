@@ -16,6 +16,8 @@ mod colors;
 mod links;
 mod model;
 mod picture;
+#[cfg(test)]
+mod properties;
 mod repaint;
 pub mod sequences;
 mod snapshot;

@@ -193,6 +193,16 @@ impl Pen<'_> {
         }
         let mut col = 0;
         while let Some(cell) = cells.get(col) {
+            // Half of a wide character at the edge, cut off when the screen became narrower: there is no way to print that.
+            let is_cut = cell.width == 2 && col + 1 == cols;
+            if is_cut {
+                if marked[col] {
+                    self.go_to(row, col);
+                    self.look(Look::default());
+                    self.put("\x1b[X");
+                }
+                break;
+            }
             if cell.has_content() {
                 // A mark that has nothing to join would join what was printed just before.
                 if at != Some(col) || cell.width == 0 {

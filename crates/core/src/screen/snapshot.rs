@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::model::{Line, Model, Mouse, MouseEncoding};
+use super::model::{Model, Mouse, MouseEncoding};
 use super::picture;
 
 /// What a terminal shows.
@@ -132,7 +132,9 @@ pub(super) fn snapshot(model: &Model, offset: u64, approximate: bool) -> Snapsho
                 MouseEncoding::SgrPixels => MouseEncodingView::SgrPixels,
             },
         },
-        lines: (0..model.rows).map(|row| buffer.row(row).map_or_else(String::new, Line::text)).collect(),
+        lines: (0..model.rows)
+            .map(|row| buffer.row(row).map_or_else(String::new, |line| line.text(model.cols)))
+            .collect(),
         offset,
         approximate,
         svg: picture::svg(model),

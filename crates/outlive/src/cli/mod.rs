@@ -40,6 +40,7 @@ mod record;
 mod restart;
 mod rm;
 mod run;
+mod screen;
 mod send;
 mod session;
 mod signal;
@@ -111,6 +112,7 @@ pub(crate) enum Command {
     Rm(rm::Rm),
     Wait(wait::Wait),
     Session(session::Session),
+    Screen(screen::Screen),
     Record(record::Record),
     Play(play::Play),
     /// Follow what happens to processes
@@ -191,6 +193,7 @@ async fn dispatch(command: Command, client: Arc<Client>) -> Result<i32> {
         Command::Rm(rm) => rm.execute(client).await,
         Command::Wait(wait) => wait.execute(client).await,
         Command::Session(session) => session.execute(client).await,
+        Command::Screen(screen) => screen.execute(client).await,
         Command::Record(record) => record.execute(client).await,
         Command::Play(play) => play.execute(client).await,
         Command::Events(events) => events.execute(client).await,

@@ -86,10 +86,10 @@ impl Line {
         last.map_or(0, |col| col + usize::from(self.cells[col].width))
     }
 
-    /// The text, without blanks at its end.
-    pub(crate) fn text(&self) -> String {
+    /// The text of the columns that are shown, without blanks at its end.
+    pub(crate) fn text(&self, cols: usize) -> String {
         let mut text = String::new();
-        for cell in self.cells.iter().take(self.used()).filter(|cell| !cell.is_tail()) {
+        for cell in self.cells.iter().take(self.used().min(cols)).filter(|cell| !cell.is_tail()) {
             if cell.has_content() {
                 cell.push_to(&mut text);
             } else {

@@ -108,6 +108,8 @@ impl Buffer {
         // Where new lines come, and which; from the last to the first.
         let mut additions: Vec<(usize, Vec<Line>)> = Vec::new();
         while end > 0 {
+            // Lines at the end may have made way meanwhile.
+            end = end.min(self.lines.len());
             let last = end - 1;
             let mut first = last;
             while self.lines[first].wrapped && first > 0 {

@@ -67,7 +67,7 @@ impl Wish {
             Start::Now => String::new(),
         };
         let size = self.size.map_or(String::new(), |size| format!("&cols={}&rows={}", size.cols, size.rows));
-        format!("/v1/processes/{}/connect?role={role}&flow={flow}{start}{size}", escape(&self.id))
+        format!("/v1/processes/{}/connect?role={role}&flow={flow}&screen=false{start}{size}", escape(&self.id))
     }
 }
 
@@ -270,6 +270,9 @@ mod tests {
             is_lossless: true,
             size: Some(Size { cols: 80, rows: 24 }),
         };
-        assert_eq!(wish.path(), "/v1/processes/proc_1/connect?role=writer&flow=lossless&from=5&cols=80&rows=24");
+        assert_eq!(
+            wish.path(),
+            "/v1/processes/proc_1/connect?role=writer&flow=lossless&screen=false&from=5&cols=80&rows=24"
+        );
     }
 }
