@@ -14,6 +14,9 @@ use tokio_tungstenite::tungstenite::Message;
 use crate::access::door::Door;
 use crate::access::token::{self, Token};
 use crate::access::{Access, Credential, Scope};
+use outlive_core::attach::Size;
+use outlive_core::screen::{Model, repaint};
+
 pub use crate::api::fuzzing::{event_ids, json_bodies, queries, socket_frames};
 use crate::cli::events::describe;
 use crate::cli::wire::position::Position;
@@ -209,6 +212,26 @@ pub fn server_frames(data: &[u8]) {
     }
 }
 
+/// What a program prints, with a new size now and then (0xfe and two bytes): it must be possible to say what is on the screen, and to go
+/// on from what was said.
+pub fn screens(data: &[u8]) {
+    let size = |cols: u8, rows: u8| Size { cols: u16::from(cols), rows: u16::from(rows) };
+    let mut model = Model::new(size(20, 6));
+    let mut pieces = data.split(|byte| *byte == 0xfe);
+    model.feed(pieces.next().unwrap_or_default());
+    for piece in pieces {
+        let [cols, rows, printed @ ..] = piece else { continue };
+        model.resize(size(*cols, *rows));
+        model.feed(printed);
+    }
+    assert!(model.behind() <= data.len() as u64);
+    let painted = repaint(&model, 1000);
+    assert!(painted.starts_with("\x1bc"));
+    let mut again = Model::new(size(20, 6));
+    again.feed(painted.as_bytes());
+    let _ = repaint(&again, 1000);
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -219,7 +242,7 @@ mod tests {
     #[test]
     fn every_seed_passes_its_target() {
         type Target = fn(&[u8]);
-        let targets: [(&str, Target); 11] = [
+        let targets: [(&str, Target); 12] = [
             ("credentials", credentials),
             ("door", door),
             ("e2b_messages", e2b_messages),
@@ -227,6 +250,7 @@ mod tests {
             ("json_bodies", json_bodies),
             ("opensandbox_inputs", opensandbox_inputs),
             ("queries", queries),
+            ("screens", screens),
             ("server_frames", server_frames),
             ("socket_frames", socket_frames),
             ("sse", sse),

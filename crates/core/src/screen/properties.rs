@@ -79,6 +79,8 @@ proptest! {
     /// nothing to join may take the place of half of one: nothing can print that.)
     #[test]
     fn a_repaint_shows_what_it_was_made_from(steps in steps(WITHOUT_MARKS, 20..21)) {
+        // Without wrapping, halves of wide characters are overwritten at the edge.
+        prop_assume!(!steps.iter().any(|step| matches!(step, Step::Print(bytes) if bytes.ends_with(b"?7l") || bytes.ends_with(b";7l"))));
         let model = played(&steps, usize::MAX);
         let mut again = Model::new(Size { cols: model.cols as u16, rows: model.rows as u16 });
         again.feed(repaint(&model, 1000).as_bytes());

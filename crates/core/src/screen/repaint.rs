@@ -292,8 +292,12 @@ impl Pen<'_> {
         let _ = write!(self.out, "\x1b{place}{}", char::from(charset.designator()));
     }
 
-    fn charsets(&mut self) {
-        let charsets = self.model.charsets;
+    fn charsets(&mut self, is_restored: bool) {
+        let mut charsets = self.model.charsets;
+        if !is_restored {
+            // What comes next is worth more than what was designated, should both not be possible.
+            charsets.designated[charsets.level] = charsets.current;
+        }
         for (place, charset) in "()*+".chars().zip(charsets.designated) {
             if charset != Charset::Ascii {
                 self.designate(place, charset);
@@ -315,7 +319,7 @@ impl Pen<'_> {
         let is_restored =
             charsets.current != charsets.designated[charsets.level] && charsets.current == buffer.saved.charset;
         if is_restored {
-            self.charsets();
+            self.charsets(true);
             self.put("\x1b8");
             self.look = None;
         }
@@ -334,7 +338,7 @@ impl Pen<'_> {
             self.last_cell(buffer);
         }
         if !is_restored {
-            self.charsets();
+            self.charsets(false);
         }
         self.look(self.model.look);
     }

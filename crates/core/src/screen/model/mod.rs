@@ -125,6 +125,7 @@ impl Model {
         }
         // A mark that comes later would not find what it joins.
         self.finish_text();
+        self.is_printing = false;
         (self.cols, self.rows) = (cols, rows);
         for buffer in [&mut self.main, &mut self.alternate] {
             buffer.resize(cols, rows);
