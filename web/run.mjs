@@ -67,7 +67,10 @@ if (built) {
   const types = tool('tsc', '-p', 'xterm-addon/test/types/tsconfig.json');
   check('xterm_addon_fits_the_types_of_the_emulators', types.ok, types.why);
   checkBundle();
-  const tests = packages.map((name) => join(here, name, 'test'));
+  const example = join(here, '../examples/collaborative');
+  const installed = spawnSync('npm', ['ci', '--no-audit', '--no-fund'], { cwd: example, encoding: 'utf8' });
+  check('example_installs', installed.status === 0, installed.stderr);
+  const tests = [...packages.map((name) => join(here, name, 'test')), example];
   const files = tests.flatMap((folder) => readdirSync(folder).filter((name) => name.endsWith('.test.mjs')).map((name) => join(folder, name)));
   // The event of a file stands for a process that could not be run; those of its tests come by themselves.
   const isTest = ({ details, name }) => details.type !== 'suite' && !name.endsWith('.mjs');

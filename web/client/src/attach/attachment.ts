@@ -83,6 +83,8 @@ export class Attachment implements AsyncIterable<AttachItem>, AsyncIterator<Atta
   readonly #items = new Queue<AttachItem>();
   readonly #over = new AbortController();
   #socket: Socket | undefined;
+  /** The server has said where it stands. What is typed before that waits, or it would overtake what waits already. */
+  #isReady = false;
   #size: Size | undefined;
   /** The next byte to come. */
   #offset: number | undefined;
@@ -249,6 +251,7 @@ export class Attachment implements AsyncIterable<AttachItem>, AsyncIterator<Atta
         clearTimeout(this.#tellTimer);
         this.#tellTimer = undefined;
         this.#socket = undefined;
+        this.#isReady = false;
         const fatal = FATAL_CLOSES[code];
         if (end === undefined && fatal) reject(new OutliveError(fatal, reason || `closed with ${code}`));
         else resolve(end ?? (reason || `the connection was lost (${code})`));
@@ -295,6 +298,7 @@ export class Attachment implements AsyncIterable<AttachItem>, AsyncIterator<Atta
     const size = ready.cols && ready.rows ? { cols: ready.cols, rows: ready.rows } : undefined;
     const { offset, role, head = info?.outputEnd } = ready;
     this.#items.push({ type: 'connected', offset, role, size, head, sizePolicy: info?.sizePolicy });
+    this.#isReady = true;
     const waiting = this.#waiting;
     [this.#waiting, this.#waitingBytes] = [[], 0];
     for (const bytes of waiting) this.#send(bytes);
@@ -335,7 +339,7 @@ export class Attachment implements AsyncIterable<AttachItem>, AsyncIterator<Atta
   }
 
   #send(bytes: Uint8Array<ArrayBuffer>): void {
-    if (this.#isOpen()) {
+    if (this.#isReady && this.#isOpen()) {
       this.#socket?.send(bytes);
       this.#sent += bytes.length;
     } else if (this.#waitingBytes + bytes.length <= MOST_WAITING_BYTES) {
