@@ -9,6 +9,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use crate::Result;
@@ -28,24 +30,38 @@ pub(crate) fn stage(repo: &Repo) -> Result<Tally> {
     if suites.is_empty() {
         return Ok(Tally::skipped("there are no suites"));
     }
-    let mut total = Tally::default();
-    for folder in suites {
-        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        println!("--- {name}");
-        let mut tally = run_suite(repo, &folder).unwrap_or_else(|error| Tally::failed(error.to_string()));
-        println!("--- {name}: {} passed, {} failed", tally.passed, tally.failed);
-        for note in &mut tally.notes {
-            *note = format!("{name}: {note}");
-        }
-        total += tally;
-    }
-    Ok(total)
+    // While a suite runs, what the next ones need is downloaded.
+    let (ready, next) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for folder in suites {
+                let set_up = set_up(&folder).map_err(|error| error.to_string());
+                if ready.send((folder, set_up)).is_err() {
+                    return;
+                }
+            }
+        });
+        let tallies = next.into_iter().map(|(folder, set_up)| run_suite(repo, &folder, set_up));
+        Ok(tallies.fold(Tally::default(), |mut total, tally| {
+            total += tally;
+            total
+        }))
+    })
 }
 
-fn run_suite(repo: &Repo, folder: &Path) -> Result<Tally> {
-    set_up(folder)?;
-    let entry = entry(folder)?;
-    against_server(repo, entry)
+fn run_suite(repo: &Repo, folder: &Path, set_up: std::result::Result<(), String>) -> Tally {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    println!("--- {name}");
+    let run = || -> Result<Tally> {
+        set_up?;
+        against_server(repo, entry(folder)?)
+    };
+    let mut tally = run().unwrap_or_else(|error| Tally::failed(error.to_string()));
+    println!("--- {name}: {} passed, {} failed", tally.passed, tally.failed);
+    for note in &mut tally.notes {
+        *note = format!("{name}: {note}");
+    }
+    tally
 }
 
 /// Runs a suite that takes `--base-url` against a server of its own.

@@ -1,11 +1,12 @@
 //! The whole of the core behind one handle.
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, RwLock};
 
 use outlive_holder::log::Cause;
 use outlive_holder::wire::Welcome;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::archive::Archive;
 use crate::config::{self, Config, ProcessConfig};
@@ -64,6 +65,9 @@ pub struct Counts {
     pub runs: u64,
     pub log_bytes: u64,
     pub attachments: u64,
+    /// Terminals whose logs are watched, so that their screens miss nothing.
+    pub screens_watched: u64,
+    pub screen_checkpoints: u64,
 }
 
 impl Core {
@@ -90,6 +94,8 @@ impl Core {
             sessions: crate::session::Sessions::default(),
             process_config: RwLock::new(process_config),
             config: RwLock::new(config),
+            screens: Semaphore::new(1),
+            screen_checkpoints: AtomicU64::new(0),
             ended: Notify::new(),
         });
         adopt_all(&services, contents.records.into_values(), held, another_finishes);
@@ -229,7 +235,11 @@ impl Core {
     }
 
     pub fn counts(&self) -> Counts {
-        let mut counts = Counts { runs: self.services.table.runs.taken(), ..Counts::default() };
+        let mut counts = Counts {
+            runs: self.services.table.runs.taken(),
+            screen_checkpoints: self.services.screen_checkpoints.load(Relaxed),
+            ..Counts::default()
+        };
         for process in self.services.table.all() {
             let info = process.info();
             match info.status {
@@ -240,6 +250,7 @@ impl Core {
             }
             counts.log_bytes += info.output_end - info.output_start;
             counts.attachments += info.attachments as u64;
+            counts.screens_watched += u64::from(process.screen.is_watched());
         }
         counts
     }
@@ -303,6 +314,7 @@ fn adopt_all(
     services.archive.adopted_all();
     for process in adopted {
         process.news();
+        process.watch_screen();
         process.maybe_restart();
         if !another_finishes && process.is_unclaimed_run() {
             process.promote();

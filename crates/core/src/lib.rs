@@ -20,6 +20,7 @@ mod reach;
 mod retention;
 mod run;
 mod run_stream;
+pub mod screen;
 mod services;
 pub mod session;
 pub mod signal;

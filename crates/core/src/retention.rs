@@ -40,6 +40,7 @@ fn tidy_once(services: &Services) {
         // All of this is the next server's now.
         return;
     }
+    services.table.all().iter().for_each(|process| process.rest_screen());
     let config = services.config();
     let mut kept = remove_expired(services, &config);
     kept.sort_by_key(|one| one.ended.exited_at_ms);

@@ -1,9 +1,10 @@
 //! What every process needs of the rest of the core.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, RwLock};
 
 use outlive_holder::clock;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::archive::Archive;
 use crate::config::{Config, ProcessConfig};
@@ -28,6 +29,10 @@ pub(crate) struct Services {
     pub(crate) sessions: Sessions,
     pub(crate) process_config: RwLock<ProcessConfig>,
     pub(crate) config: RwLock<Config>,
+    /// Screens that are brought up to date although nobody looks do so one after the other.
+    pub(crate) screens: Semaphore,
+    /// How often it was kept what one shows.
+    pub(crate) screen_checkpoints: AtomicU64,
     /// Something ended, so something may have to be cleaned up.
     pub(crate) ended: Notify,
 }

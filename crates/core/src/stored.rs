@@ -32,6 +32,10 @@ impl Stored {
         found.map(|(name, value)| (name[prefix.len()..].to_owned(), value.clone())).collect()
     }
 
+    pub(crate) fn get(&self, name: &str) -> Option<Vec<u8>> {
+        lock(&self.values).get(name).cloned()
+    }
+
     pub(crate) fn put(&self, name: &str, value: Option<Vec<u8>>) -> Result<()> {
         // The lock over both: the journal must know them in the order in which they count here.
         let mut values = lock(&self.values);

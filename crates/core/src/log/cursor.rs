@@ -139,7 +139,7 @@ impl Cursor {
     }
 
     /// The reader got everything before `offset` by another way.
-    pub(super) fn skip_to(&mut self, offset: u64) {
+    pub fn skip_to(&mut self, offset: u64) {
         self.offset = self.offset.max(offset);
         self.mark = None;
         self.move_hold();

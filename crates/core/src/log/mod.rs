@@ -173,6 +173,14 @@ impl Log {
         self.successor.get()
     }
 
+    /// Asks to be told before what comes after `offset` is overwritten: at which offset that will be, or 0 if nothing will.
+    pub(crate) fn tell_at(&self, offset: u64) -> u64 {
+        let Some(ring) = self.ring() else { return 0 };
+        let due = offset + ring.window() / 4;
+        ring.want_wake_at(due);
+        due
+    }
+
     /// The holder says that something changed.
     pub(crate) fn woken(&self) {
         self.changed.notify_waiters();

@@ -73,6 +73,8 @@ impl Process {
             let change = SizeChange { offset, at_ms: clock::wall_ms(), size };
             inner.record.sizes.note(change, oldest);
             self.updated(inner, crate::events::Why::Resized);
+            // Those who are attached wait for it.
+            self.changed.notify_waiters();
         }
         Ok(())
     }

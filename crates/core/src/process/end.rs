@@ -37,6 +37,7 @@ impl Process {
         drop(inner);
         // After the phase: whoever is woken by the log finds the process exited too.
         log.woken();
+        self.keep_up_if_due();
         if exit.is_some() {
             self.changed.notify_waiters();
             self.maybe_restart();
@@ -278,6 +279,7 @@ impl Process {
         self.services.link.forget(self.key);
         self.services.table.remove(self);
         self.services.collectors.forget(&self.id);
+        self.forget_screen();
         self.changed.notify_waiters();
         true
     }

@@ -17,15 +17,17 @@ use crate::events::Kind;
 use crate::holder_link::HeldProcess;
 use crate::journal::Change;
 use crate::log::{Log, LogEnd};
+use crate::screen::Screen;
 use crate::services::Services;
 use crate::{Error, lock};
 
 pub struct Process {
     pub(crate) id: String,
     pub(crate) key: u64,
-    pub(super) services: Arc<Services>,
+    pub(crate) services: Arc<Services>,
     pub(super) inner: Mutex<Inner>,
     pub(super) input: Input,
+    pub(crate) screen: Screen,
     /// Phase, record or log changed.
     pub(super) changed: Notify,
 }
@@ -90,6 +92,7 @@ impl Process {
                 start_error: None,
             }),
             input: Input::default(),
+            screen: Screen::default(),
             changed: Notify::new(),
         }
     }

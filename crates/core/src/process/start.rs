@@ -89,10 +89,14 @@ impl Process {
         };
         crate::hooks::reach("spawned");
         match outcome {
-            Ok(started) => self.started(started).inspect_err(|error| {
-                drop(self.services.link.end(self.key, 9, 0, Cause::Killed));
-                self.not_started(error);
-            }),
+            Ok(started) => {
+                self.started(started).inspect_err(|error| {
+                    drop(self.services.link.end(self.key, 9, 0, Cause::Killed));
+                    self.not_started(error);
+                })?;
+                self.watch_screen();
+                Ok(())
+            }
             Err(error) => {
                 self.not_started(&error);
                 Err(error)

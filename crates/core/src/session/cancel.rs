@@ -249,7 +249,9 @@ mod tests {
 
     #[test]
     fn who_would_die_of_an_interrupt_is_known() {
-        let mut sleep = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        // Whoever runs the tests in the background of a shell makes them ignore it.
+        let mut sleep = std::process::Command::new("env");
+        let mut sleep = sleep.args(["--default-signal=INT", "sleep", "1000"]).spawn().unwrap();
         let pid = sleep.id() as i32;
         // Between clone and exec it may still be a copy of this program.
         while std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap() != "sleep\n" {}

@@ -190,7 +190,7 @@ impl Holder {
             }
         }
         // A full ring wakes even the readers that sleep until the exit: they hold it.
-        if process.log.take_waiting() || blocked {
+        if process.log.take_waiting() | process.log.take_due() || blocked {
             self.wake(key);
         }
     }

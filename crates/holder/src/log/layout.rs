@@ -22,6 +22,8 @@ pub(super) const AT_MARK_TAIL: usize = 88;
 pub(super) const AT_WAITING: usize = 128;
 /// The writer stopped because of a hold; the reader that moves the hold swaps it to 0 and resumes the writer.
 pub(super) const AT_BLOCKED: usize = 136;
+/// The server wants to be told when the head has come this far; the writer swaps it to 0 when it does. 0: nobody wants to know.
+pub(super) const AT_DUE: usize = 144;
 pub(super) const AT_GENERATION: usize = 192;
 pub(super) const AT_EXIT: usize = 200;
 pub(super) const AT_EXIT_OFFSET: usize = 208;

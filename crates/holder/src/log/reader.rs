@@ -10,8 +10,8 @@ use rustix::buffer::spare_capacity;
 
 use super::hold::{self, Token};
 use super::layout::{
-    AT_BLOCKED, AT_EXIT, AT_EXIT_OFFSET, AT_EXITED_AT, AT_GENERATION, AT_HEAD, AT_INPUT, AT_MARK_TAIL, AT_MARKS,
-    AT_RESUME, AT_STREAMS, AT_TAIL, AT_WAITING, Exit, MARK_BYTES, PAGE, Sizes, Stream, unpack_exit,
+    AT_BLOCKED, AT_DUE, AT_EXIT, AT_EXIT_OFFSET, AT_EXITED_AT, AT_GENERATION, AT_HEAD, AT_INPUT, AT_MARK_TAIL,
+    AT_MARKS, AT_RESUME, AT_STREAMS, AT_TAIL, AT_WAITING, Exit, MARK_BYTES, PAGE, Sizes, Stream, unpack_exit,
 };
 use super::map::Map;
 use super::writer::read_sizes;
@@ -145,6 +145,11 @@ impl LogReader {
     /// Asks for a wake-up at the next change. Call it, then look at the head again, then sleep.
     pub fn want_wake(&self) {
         self.map.word(AT_WAITING).store(1, SeqCst);
+    }
+
+    /// Asks for a wake-up when the head has come to `offset`.
+    pub fn want_wake_at(&self, offset: u64) {
+        self.map.word(AT_DUE).store(offset, SeqCst);
     }
 
     /// Puts a hold at `offset`, in place of the one that this reader left if it comes back.

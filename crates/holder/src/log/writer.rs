@@ -12,9 +12,9 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use super::CHUNK_BYTES;
 use super::hold::{self, Slot, Token};
 use super::layout::{
-    AT_BLOCKED, AT_BUDGET, AT_CAPACITY, AT_EXIT, AT_EXIT_OFFSET, AT_EXITED_AT, AT_GENERATION, AT_HEAD, AT_INPUT,
-    AT_MAGIC, AT_MARK_SLOTS, AT_MARK_TAIL, AT_MARKS, AT_RESERVE, AT_STREAMS, AT_TAIL, AT_WAITING, Beginning, Cause,
-    MAGIC, MARK_BYTES, PAGE, Sizes, Stream, pack_exit,
+    AT_BLOCKED, AT_BUDGET, AT_CAPACITY, AT_DUE, AT_EXIT, AT_EXIT_OFFSET, AT_EXITED_AT, AT_GENERATION, AT_HEAD,
+    AT_INPUT, AT_MAGIC, AT_MARK_SLOTS, AT_MARK_TAIL, AT_MARKS, AT_RESERVE, AT_STREAMS, AT_TAIL, AT_WAITING, Beginning,
+    Cause, MAGIC, MARK_BYTES, PAGE, Sizes, Stream, pack_exit,
 };
 use super::map::Map;
 use crate::clock;
@@ -260,6 +260,13 @@ impl LogWriter {
     /// True when a reader sleeps and must be woken; asking resets it.
     pub fn take_waiting(&self) -> bool {
         self.word(AT_WAITING).load(SeqCst) != 0 && self.word(AT_WAITING).swap(0, SeqCst) != 0
+    }
+
+    /// True when the head has come as far as the server wanted to be told of; asking resets it.
+    pub fn take_due(&self) -> bool {
+        let due = self.word(AT_DUE).load(Relaxed);
+        // Reset only if nobody has asked for another offset meanwhile.
+        due != 0 && self.head() >= due && self.word(AT_DUE).compare_exchange(due, 0, SeqCst, Relaxed).is_ok()
     }
 
     /// How many descriptors may still write here. Raise it before one is recorded, lower it after its last byte.

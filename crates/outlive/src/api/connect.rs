@@ -12,6 +12,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use outlive_core::attach::{Attachment, Role, Size};
 use outlive_core::log::{Cursor, Exit, Flow, Log, Start, Stream, StreamFilter};
 use outlive_core::process::{ExitReason, Process};
+use outlive_core::screen::Repaint;
 use outlive_core::signal;
 use serde::Deserialize;
 use serde_json::json;
@@ -59,6 +60,11 @@ pub(super) struct ConnectQuery {
     framing: Option<String>,
     cols: Option<u16>,
     rows: Option<u16>,
+    /// `true`: begin with what the terminal shows (not together with `from` or `tail`); `false`: never send a screen. Absent: only
+    /// after a gap.
+    screen: Option<bool>,
+    /// So many lines above the screen are part of it, at most 1000.
+    scrollback: Option<usize>,
     /// Send at most this many bytes beyond the last `ack`; absent: as many as the connection takes.
     window: Option<u64>,
 }
@@ -105,16 +111,27 @@ pub(super) async fn connect(
     let raw =
         super::processes::one_of(query.framing, "framing", "raw", |text| (text == "raw").then_some(()))?.is_some();
     let start = parse_start(query.from.as_deref(), query.tail)?;
+    let begins_with_screen = query.screen == Some(true);
+    if begins_with_screen && start != Start::Head {
+        let problem =
+            Problem::bad_request("invalid_query", "a screen stands for everything before it: leave out from and tail");
+        return Err(problem.with_field("screen"));
+    }
     let log = process.started_log().await?;
     let size = query.cols.zip(query.rows).map(|(cols, rows)| Size { cols, rows });
     let attachment = process.attach(role, Some(peer.to_string()), size)?;
+    let scrollback = query.scrollback.unwrap_or(0);
+    // After the size of this client has been applied: it is shown the screen that it will go on with.
+    let screen = if begins_with_screen { Some(process.repaint(scrollback).await?) } else { None };
+    let start = screen.as_ref().map_or(start, |screen| Start::At(screen.offset));
     let cursor = begin(&log, start, flow)?;
     app.metrics.attached();
     let tagged = !process.is_terminal() && !raw;
     let socket = socket::limited(socket, &app.limits);
     let window = query.window.map(|bytes| bytes.max(SMALLEST_WINDOW));
-    let speech = Native { app: app.clone(), attachment, tagged, window, told: Told::default() };
-    Ok(socket.on_upgrade(move |socket| socket::serve(app, process, speech, cursor, socket)))
+    let scrollback = (query.screen != Some(false)).then_some(scrollback);
+    let speech = Native { app: app.clone(), attachment, tagged, window, scrollback, told: Told::default() };
+    Ok(socket.on_upgrade(move |socket| socket::serve_from(app, process, speech, cursor, screen, socket)))
 }
 
 /// A cursor at an offset that is there. One that is refused leaves no hold behind.
@@ -158,6 +175,8 @@ struct Native {
     /// Frames begin with the stream's number.
     tagged: bool,
     window: Option<u64>,
+    /// It can be shown screens, with so many lines above them.
+    scrollback: Option<usize>,
     told: Told,
 }
 
@@ -168,6 +187,8 @@ impl Speech for Native {
             "type": "ready",
             "processId": info.id,
             "offset": cursor.offset(),
+            // What comes before this was printed before anybody was here to answer it.
+            "head": cursor.log().head(),
             "inputOffset": cursor.log().input_offset(),
             "role": self.attachment.role(),
             "flow": if cursor.is_lossless() { "lossless" } else { "live" },
@@ -192,6 +213,28 @@ impl Speech for Native {
 
     fn gap(&self, from: u64, to: u64) -> AfterGap {
         AfterGap::Say(text(json!({ "type": "gap", "from": from, "to": to }).to_string()))
+    }
+
+    fn repaint(&self, repaint: Repaint) -> Vec<Message> {
+        let Repaint { offset, size, bytes, approximate } = repaint;
+        let announced = json!({
+            "type": "repaint",
+            "offset": offset,
+            "cols": size.cols,
+            "rows": size.rows,
+            "bytes": bytes.len(),
+            "approximate": approximate,
+        });
+        let mut bytes = Bytes::from(bytes);
+        let mut frames = vec![text(announced.to_string())];
+        while !bytes.is_empty() {
+            frames.push(Message::Binary(bytes.split_to(bytes.len().min(socket::FRAME_BYTES))));
+        }
+        frames
+    }
+
+    fn repaints_after_gap(&self) -> Option<usize> {
+        self.scrollback
     }
 
     fn window(&self) -> Option<u64> {

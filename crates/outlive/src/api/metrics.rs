@@ -28,6 +28,8 @@ pub(crate) struct Metrics {
     exited: Gauge,
     runs_now: Gauge,
     attachments: Gauge,
+    screens_watched: Gauge,
+    screen_checkpoints: Gauge,
     log_bytes: Gauge,
     server_restarts: Gauge,
 }
@@ -53,6 +55,11 @@ impl Metrics {
             exited: gauge("processes_exited", "Records of processes that have ended"),
             runs_now: gauge("runs_running", "One-shot runs under way"),
             attachments: gauge("attachments_open", "Sockets attached now"),
+            screens_watched: gauge(
+                "screens_watched",
+                "Terminals whose screens are brought up to date before their logs forget",
+            ),
+            screen_checkpoints: gauge("screen_checkpoints", "How often this server has kept what a terminal shows"),
             log_bytes: gauge("log_bytes", "Bytes of output kept"),
             server_restarts: gauge("server_restarts", "How often the server had to be started again"),
             registry,
@@ -94,6 +101,8 @@ pub(super) async fn metrics(State(app): State<App>) -> Response {
     metrics.exited.set(counts.exited as i64);
     metrics.runs_now.set(counts.runs as i64);
     metrics.attachments.set(counts.attachments as i64);
+    metrics.screens_watched.set(counts.screens_watched as i64);
+    metrics.screen_checkpoints.set(counts.screen_checkpoints as i64);
     metrics.log_bytes.set(counts.log_bytes as i64);
     metrics.server_restarts.set(i64::from(app.core.welcome().restarts));
     let mut text = String::new();

@@ -25,6 +25,7 @@ mod processes;
 mod recording;
 mod run;
 mod run_stream;
+mod screen;
 mod sessions;
 pub(crate) mod sse;
 mod state;
@@ -75,6 +76,7 @@ fn groups() -> [(Needs, OpenApiRouter<App>); 5] {
         .routes(routes!(logs::logs))
         .routes(routes!(output::output))
         .routes(routes!(recording::recording))
+        .routes(routes!(screen::screen))
         .routes(routes!(observe::attachments))
         .routes(routes!(observe::tree))
         .routes(routes!(events::events))

@@ -26,6 +26,7 @@ use futures_util::{SinkExt, StreamExt};
 use outlive_core::attach::Size;
 use outlive_core::log::{Cursor, Exit, Item, Stream};
 use outlive_core::process::Process;
+use outlive_core::screen::Repaint;
 use tokio::sync::mpsc;
 
 use self::asked::Asked;
@@ -82,6 +83,15 @@ pub(crate) trait Speech: Send + Sync {
     fn ready(&self, cursor: &Cursor) -> Option<Message>;
     fn bytes(&self, stream: Stream, bytes: Bytes) -> Frames;
     fn gap(&self, from: u64, to: u64) -> AfterGap;
+    /// What is sent of a terminal that was drawn anew, before the log goes on; empty: this language has no words for it.
+    fn repaint(&self, repaint: Repaint) -> Vec<Message> {
+        let _ = repaint;
+        Vec::new()
+    }
+    /// The lines above the screen that a terminal is drawn anew with after a gap; `None`: it is not.
+    fn repaints_after_gap(&self) -> Option<usize> {
+        None
+    }
     /// How many bytes may be under way that the client has not acknowledged; `None`: as many as its connection takes.
     fn window(&self) -> Option<u64> {
         None
@@ -125,11 +135,17 @@ enum Ended {
 }
 
 /// Serves one client until it, the process or this server ends.
-pub(crate) async fn serve<S: Speech>(
+pub(crate) async fn serve<S: Speech>(app: App, process: Arc<Process>, speech: S, cursor: Cursor, socket: WebSocket) {
+    serve_from(app, process, speech, cursor, None, socket).await;
+}
+
+/// The same, for one who is first shown a screen. The cursor is where that is true.
+pub(crate) async fn serve_from<S: Speech>(
     app: App,
     process: Arc<Process>,
     speech: S,
     mut cursor: Cursor,
+    screen: Option<Repaint>,
     socket: WebSocket,
 ) {
     let (sink, mut stream) = socket.split();
@@ -140,7 +156,7 @@ pub(crate) async fn serve<S: Speech>(
         Writer { app: &app, process: &process, speech: &speech, sink, queue, asked: Asked::default(), credit };
     let said_goodbye = AtomicBool::new(false);
     let ended = tokio::select! {
-        ended = writer.run(&mut cursor) => Some(ended),
+        ended = writer.run(&mut cursor, screen) => Some(ended),
         () = read(&speech, &mut stream, replies, dead_after, &said_goodbye) => None,
         () = dismissed(&speech) => return cursor.close(),
     };
@@ -231,13 +247,16 @@ struct Writer<'a, S> {
 struct Gone;
 
 impl<S: Speech> Writer<'_, S> {
-    async fn run(&mut self, cursor: &mut Cursor) -> Ended {
-        self.work(cursor).await.unwrap_or(Ended::Lost)
+    async fn run(&mut self, cursor: &mut Cursor, screen: Option<Repaint>) -> Ended {
+        self.work(cursor, screen).await.unwrap_or(Ended::Lost)
     }
 
-    async fn work(&mut self, cursor: &mut Cursor) -> Result<Ended, Gone> {
+    async fn work(&mut self, cursor: &mut Cursor, screen: Option<Repaint>) -> Result<Ended, Gone> {
         if let Some(ready) = self.speech.ready(cursor) {
             self.send(ready).await?;
+        }
+        if let Some(repaint) = screen {
+            self.paint(repaint).await?;
         }
         let mut size = self.process.size();
         let mut flood = Flood::new(cursor.offset());
@@ -259,7 +278,7 @@ impl<S: Speech> Writer<'_, S> {
                     break;
                 };
                 outlive_core::hooks::reach("mid_write");
-                if let Some(ended) = self.give(item).await? {
+                if let Some(ended) = self.give(cursor, item).await? {
                     return Ok(ended);
                 }
                 if let Some(ping) = self.asked.ping(cursor) {
@@ -288,7 +307,7 @@ impl<S: Speech> Writer<'_, S> {
                 }
             };
             let ended = tokio::select! {
-                item = next => self.give(item).await?,
+                item = next => self.give(cursor, item).await?,
                 Some(reply) = self.queue.recv() => self.reply(cursor, reply).await?,
                 new = resized(self.process, size) => {
                     size = new;
@@ -320,7 +339,7 @@ impl<S: Speech> Writer<'_, S> {
         }
     }
 
-    async fn give(&mut self, item: Item) -> Result<Option<Ended>, Gone> {
+    async fn give(&mut self, cursor: &mut Cursor, item: Item) -> Result<Option<Ended>, Gone> {
         match item {
             Item::Bytes { stream, bytes, .. } => match self.speech.bytes(stream, bytes) {
                 Frames::One(frame) => self.sink.feed(frame).await.map_err(|_| Gone)?,
@@ -330,17 +349,25 @@ impl<S: Speech> Writer<'_, S> {
                     }
                 }
             },
-            Item::Gap { from, to } => match self.speech.gap(from, to) {
-                AfterGap::Say(frame) => {
-                    // What is gone was never under way.
-                    self.credit.acknowledged += to - from;
-                    self.send(frame).await?;
+            Item::Gap { from, to } => {
+                let screen = self.screen_after_gap(to).await;
+                let to = screen.as_ref().map_or(to, |screen| screen.offset);
+                match self.speech.gap(from, to) {
+                    AfterGap::Say(frame) => {
+                        // What is gone was never under way.
+                        self.credit.acknowledged += to - from;
+                        self.send(frame).await?;
+                    }
+                    AfterGap::End(frames) => {
+                        self.last_words(frames).await;
+                        return Ok(Some(Ended::Orderly));
+                    }
                 }
-                AfterGap::End(frames) => {
-                    self.last_words(frames).await;
-                    return Ok(Some(Ended::Orderly));
+                if let Some(screen) = screen {
+                    cursor.skip_to(screen.offset);
+                    self.paint(screen).await?;
                 }
-            },
+            }
             Item::BecameLive => {
                 if let Some(frame) = self.speech.became_live() {
                     self.send(frame).await?;
@@ -353,6 +380,20 @@ impl<S: Speech> Writer<'_, S> {
             }
         }
         Ok(None)
+    }
+
+    /// What a terminal shows by now, instead of what a client has missed and of what is left of it.
+    async fn screen_after_gap(&self, to: u64) -> Option<Repaint> {
+        let scrollback = self.speech.repaints_after_gap().filter(|_| self.process.is_terminal())?;
+        let screen = self.process.repaint(scrollback).await.ok()?;
+        (screen.offset >= to).then_some(screen)
+    }
+
+    async fn paint(&mut self, screen: Repaint) -> Result<(), Gone> {
+        for frame in self.speech.repaint(screen) {
+            self.sink.feed(frame).await.map_err(|_| Gone)?;
+        }
+        self.sink.flush().await.map_err(|_| Gone)
     }
 
     async fn reply(&mut self, cursor: &mut Cursor, reply: Reply) -> Result<Option<Ended>, Gone> {

@@ -50,6 +50,7 @@ const MEANT: &[(&str, &str, &str)] = &[
     ("get", "/v1/processes/{id}/logs", "read"),
     ("get", "/v1/processes/{id}/output", "read"),
     ("get", "/v1/processes/{id}/recording", "read"),
+    ("get", "/v1/processes/{id}/screen", "read"),
     ("get", "/v1/processes/{id}/attachments", "read"),
     ("get", "/v1/processes/{id}/tree", "read"),
     ("get", "/v1/context", "read"),

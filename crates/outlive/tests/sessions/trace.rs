@@ -23,7 +23,9 @@ const ITS_OWN: [&str; 12] = [
 ];
 
 fn plain(shell: Shell, command: &str) -> String {
-    let mut child = Command::new(shell.name());
+    // Whoever runs the tests in the background of a shell makes them ignore these.
+    let mut child = Command::new("env");
+    child.args(["--default-signal=INT,QUIT", shell.name()]);
     child.args(shell.arguments()).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = child.spawn().unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();

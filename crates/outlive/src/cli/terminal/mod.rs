@@ -6,7 +6,6 @@ pub(crate) mod keys;
 pub(crate) mod modes;
 pub(crate) mod replay;
 pub(crate) mod scanner;
-pub(crate) mod sequences;
 
 use std::io::{self, IsTerminal};
 use std::sync::{Mutex, Once, PoisonError};

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::sequences::{Control, Parser, Piece};
+use outlive_core::screen::sequences::{Control, Parser, Piece};
 
 /// Off in a fresh terminal: cursor keys, reverse, origin, mouse, focus, paste, synchronized output, colour reports.
 const NORMALLY_OFF: [u16; 16] = [1, 5, 6, 9, 69, 1000, 1001, 1002, 1003, 1004, 1005, 1006, 1015, 1016, 2004, 2026];

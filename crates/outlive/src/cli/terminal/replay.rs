@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 
-use super::sequences::{Control, Parser, Piece};
+use outlive_core::screen::sequences::{Control, Parser, Piece};
 
 /// Without a line end in this many bytes the replay begins in the middle of a line.
 const MOST_SKIPPED: usize = 4096;
@@ -43,7 +43,7 @@ impl Replay {
                 out.extend(text.iter().filter(|byte| !matches!(byte, 0x05 | 0x07)));
             }
             Piece::Sequence(sequence) if is_to_be_dropped(sequence) => {}
-            Piece::Sequence(sequence) => out.extend_from_slice(sequence),
+            Piece::Sequence(sequence) | Piece::Part(sequence) => out.extend_from_slice(sequence),
         });
         if self.remaining == 0 {
             out.extend(self.parser.flush());

@@ -1,0 +1,318 @@
+//! The model of one terminal, how far it has come in the log, and when it goes on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+use super::model::{MOST_SCROLLBACK, Model};
+use super::repaint::repaint;
+use super::snapshot::{Snapshot, snapshot};
+use crate::attach::Size;
+use crate::log::{Cursor, Flow, Item, Log, Start, StreamFilter};
+use crate::process::{Process, SizeChange};
+use crate::{Error, Result};
+
+/// Read at once.
+const PIECE_BYTES: usize = 64 * 1024;
+/// Of a past that is not known from its beginning, so much is enough to fill a screen.
+const ENOUGH_BYTES: u64 = 256 * 1024;
+/// A model that was not used for so long is given up.
+const IDLE: Duration = Duration::from_secs(30);
+/// Working out what a model would know again must not take longer than keeping what it knows.
+const CHEAP_BYTES: u64 = 256 * 1024;
+/// What runs ahead of a flood rests as many times longer than it works.
+const RESTS: u32 = 9;
+const LONGEST_REST: Duration = Duration::from_secs(10);
+/// A server that was started again and again leaves screens alone for a while: one of them may be the reason.
+const SAFE_FOR: Duration = Duration::from_secs(60);
+
+/// Bytes that restore a terminal, and from where the log goes on after them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repaint {
+    pub offset: u64,
+    pub size: Size,
+    pub bytes: String,
+    pub approximate: bool,
+}
+
+/// What is kept of a model.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Checkpoint {
+    offset: u64,
+    size: Size,
+    bytes: String,
+    approximate: bool,
+}
+
+/// The screen of a process, as far as anybody has wanted to know it.
+pub(crate) struct Screen {
+    state: Arc<Mutex<State>>,
+    /// At this offset of the log the model has to go on; 0: nobody has asked to be told.
+    due: AtomicU64,
+    begun: Instant,
+}
+
+#[derive(Default)]
+struct State {
+    behind: Option<Behind>,
+    checkpoint: Option<Checkpoint>,
+    used: Option<Instant>,
+}
+
+impl Screen {
+    pub(crate) fn is_watched(&self) -> bool {
+        self.due.load(Relaxed) != 0
+    }
+}
+
+impl Default for Screen {
+    fn default() -> Self {
+        Self { state: Arc::default(), due: AtomicU64::new(0), begun: Instant::now() }
+    }
+}
+
+struct Behind {
+    model: Model,
+    /// Everything before it has been fed.
+    offset: u64,
+    approximate: bool,
+}
+
+impl Behind {
+    fn begin(log: &Log, sizes: &Sizes, checkpoint: Option<&Checkpoint>) -> Self {
+        if let Some(kept) = checkpoint.filter(|kept| (log.tail()..=log.head()).contains(&kept.offset)) {
+            let mut model = Model::new(kept.size);
+            model.feed(kept.bytes.as_bytes());
+            return Self { model, offset: kept.offset, approximate: kept.approximate };
+        }
+        let (offset, approximate) = match log.tail() {
+            0 => (0, false),
+            oldest => (oldest.max(log.head().saturating_sub(ENOUGH_BYTES)), true),
+        };
+        Self { model: Model::new(sizes.at(offset)), offset, approximate }
+    }
+
+    /// Nothing is known but the size.
+    fn blank(log: &Log, sizes: &Sizes) -> Self {
+        let offset = log.head();
+        Self { model: Model::new(sizes.at(offset)), offset, approximate: true }
+    }
+
+    /// Up to where the log ends now.
+    fn catch_up(&mut self, log: &Arc<Log>, sizes: &Sizes) {
+        let until = log.head();
+        let mut cursor = Cursor::new(Arc::clone(log), Start::At(self.offset), Flow::Live, StreamFilter::All);
+        while self.offset < until {
+            match cursor.try_next(PIECE_BYTES) {
+                Some(Item::Bytes { offset, bytes, .. }) => self.feed(offset, &bytes, sizes),
+                Some(Item::Gap { to, .. }) => {
+                    self.approximate = true;
+                    self.model.skip();
+                    self.offset = to.max(until.saturating_sub(ENOUGH_BYTES));
+                    let start = Start::At(self.offset);
+                    cursor = Cursor::new(Arc::clone(log), start, Flow::Live, StreamFilter::All);
+                }
+                Some(Item::BecameLive | Item::Exit(_)) => {}
+                None => break,
+            }
+        }
+        self.model.resize(sizes.at(self.offset));
+    }
+
+    /// A new size comes before the byte that it is noted for.
+    fn feed(&mut self, offset: u64, bytes: &[u8], sizes: &Sizes) {
+        let end = offset + bytes.len() as u64;
+        let mut fed = offset;
+        let mut feed_until = |model: &mut Model, until: u64| {
+            let range = (fed - offset) as usize..(until - offset) as usize;
+            model.feed(&bytes[range]);
+            fed = until;
+        };
+        for change in sizes.within(offset, end) {
+            feed_until(&mut self.model, change.offset);
+            self.model.resize(change.size);
+        }
+        feed_until(&mut self.model, end);
+        self.offset = end;
+    }
+
+    fn repaint(&self, scrollback: usize) -> Repaint {
+        let size = Size { cols: small(self.model.cols), rows: small(self.model.rows) };
+        let offset = self.offset - self.model.behind();
+        Repaint { offset, size, bytes: repaint(&self.model, scrollback), approximate: self.approximate }
+    }
+}
+
+fn small(number: usize) -> u16 {
+    u16::try_from(number).unwrap_or(u16::MAX)
+}
+
+/// Which size the terminal had at which byte.
+struct Sizes {
+    born: Size,
+    changes: Vec<SizeChange>,
+}
+
+impl Sizes {
+    fn of(process: &Process) -> Self {
+        let (born, changes) = process.sizes();
+        Self { born: born.unwrap_or(Size { cols: 80, rows: 24 }), changes }
+    }
+
+    fn at(&self, offset: u64) -> Size {
+        self.changes.iter().rev().find(|change| change.offset <= offset).map_or(self.born, |change| change.size)
+    }
+
+    fn within(&self, from: u64, to: u64) -> impl Iterator<Item = &SizeChange> {
+        self.changes.iter().filter(move |change| (from..to).contains(&change.offset))
+    }
+}
+
+/// The name under which what is known of a screen survives the server.
+fn stored_as(id: &str) -> String {
+    format!("screen/{id}")
+}
+
+impl Process {
+    /// What the terminal shows now.
+    pub async fn snapshot(self: &Arc<Self>) -> Result<Snapshot> {
+        self.with_screen(|behind| {
+            let model = behind.model.clone().with_the_rest();
+            snapshot(&model, behind.offset, behind.approximate)
+        })
+        .await
+    }
+
+    /// What a terminal must print to show the same, with so many lines above the screen.
+    pub async fn repaint(self: &Arc<Self>, scrollback: usize) -> Result<Repaint> {
+        self.with_screen(move |behind| behind.repaint(scrollback.min(MOST_SCROLLBACK))).await
+    }
+
+    async fn with_screen<T: Send + 'static>(
+        self: &Arc<Self>,
+        look: impl Fn(&Behind) -> T + Clone + Send + 'static,
+    ) -> Result<T> {
+        if !self.is_terminal() {
+            return Err(Error::conflict("not_a_terminal", "only what runs on a terminal has a screen; see /output"));
+        }
+        if self.services.link.welcome().safe_mode && self.screen.begun.elapsed() < SAFE_FOR {
+            let message =
+                "the server has died several times, and leaves screens alone for a minute; attach without one"
+                    .to_owned();
+            return Err(Error::Exhausted { code: "safe_mode", message });
+        }
+        let log = self.log()?;
+        let sizes = Arc::new(Sizes::of(self));
+        let work = |blank: bool, state: OwnedMutexGuard<State>| {
+            let (process, log, sizes, look) = (Arc::clone(self), Arc::clone(&log), Arc::clone(&sizes), look.clone());
+            // A long log takes a while, and no other task should wait for that.
+            tokio::task::spawn_blocking(move || {
+                let mut state = state;
+                // Taken out: should it fail in the midst of something, nobody uses it again.
+                let mut behind = match state.behind.take() {
+                    Some(behind) if !blank => behind,
+                    _ if blank => Behind::blank(&log, &sizes),
+                    _ => Behind::begin(&log, &sizes, process.checkpoint(&mut state)),
+                };
+                behind.catch_up(&log, &sizes);
+                let seen = look(&behind);
+                state.behind = Some(behind);
+                state.used = Some(Instant::now());
+                seen
+            })
+        };
+        let lock = || Arc::clone(&self.screen.state).lock_owned();
+        if let Ok(seen) = work(false, lock().await).await {
+            return Ok(seen);
+        }
+        tracing::error!(id = self.id(), "the screen of a process could not be worked out; it begins anew");
+        let failed =
+            |_| Error::Exhausted { code: "screen_failed", message: "the screen could not be worked out".to_owned() };
+        work(true, lock().await).await.map_err(failed)
+    }
+
+    /// What this or an earlier server has kept.
+    fn checkpoint<'a>(&self, state: &'a mut State) -> Option<&'a Checkpoint> {
+        if state.checkpoint.is_none() {
+            let kept = self.services.stored.get(&stored_as(self.id()));
+            state.checkpoint = kept.and_then(|kept| serde_json::from_slice(&kept).ok());
+        }
+        state.checkpoint.as_ref()
+    }
+
+    fn keep_checkpoint(&self, state: &mut State) {
+        let Some(behind) = &state.behind else { return };
+        let Repaint { offset, size, bytes, approximate } = behind.repaint(MOST_SCROLLBACK);
+        let kept = Checkpoint { offset, size, bytes, approximate };
+        let value = serde_json::to_vec(&kept).unwrap_or_default();
+        // Without memory for it, the screen will be worked out from what the log still has.
+        if !self.is_removed() && self.services.stored.put(&stored_as(self.id()), Some(value)).is_ok() {
+            state.checkpoint = Some(kept);
+            self.services.screen_checkpoints.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// It is over with the process.
+    pub(crate) fn forget_screen(&self) {
+        if self.services.stored.get(&stored_as(self.id())).is_some() {
+            let _ = self.services.stored.put(&stored_as(self.id()), None);
+        }
+    }
+
+    /// Gives up a model that nobody has used for a while.
+    pub(crate) fn rest_screen(&self) {
+        let Ok(mut state) = self.screen.state.try_lock() else { return };
+        let is_idle = state.used.is_some_and(|used| used.elapsed() >= IDLE);
+        if !is_idle {
+            return;
+        }
+        let known = state.checkpoint.as_ref().map_or(0, |kept| kept.offset);
+        if state.behind.as_ref().is_some_and(|behind| behind.offset.saturating_sub(known) > CHEAP_BYTES) {
+            self.keep_checkpoint(&mut state);
+        }
+        (state.behind, state.used) = (None, None);
+    }
+
+    /// Asks to be told before the log loses what the model has not seen.
+    pub(crate) fn watch_screen(self: &Arc<Self>) {
+        if !self.is_terminal() || self.services.link.welcome().safe_mode {
+            return;
+        }
+        if let Ok(log) = self.log() {
+            self.screen.due.store(log.tell_at(log.head()), Relaxed);
+        }
+    }
+
+    /// The log has news.
+    pub(crate) fn keep_up_if_due(self: &Arc<Self>) {
+        let due = self.screen.due.load(Relaxed);
+        if due == 0 || self.log().is_ok_and(|log| log.head() < due) {
+            return;
+        }
+        if self.screen.due.compare_exchange(due, 0, Relaxed, Relaxed).is_err() {
+            return;
+        }
+        let process = Arc::clone(self);
+        tokio::spawn(async move {
+            let took = process.keep_up().await;
+            tokio::time::sleep((took * RESTS).min(LONGEST_REST)).await;
+            process.watch_screen();
+            // It may have been there before anybody asked.
+            process.keep_up_if_due();
+        });
+    }
+
+    /// Brings the model to the end of the log, and keeps what it knows.
+    async fn keep_up(self: &Arc<Self>) -> Duration {
+        let Ok(_turn) = self.services.screens.acquire().await else { return Duration::ZERO };
+        let began = Instant::now();
+        if self.with_screen(|_| ()).await.is_ok() {
+            let mut state = self.screen.state.lock().await;
+            self.keep_checkpoint(&mut state);
+        }
+        began.elapsed()
+    }
+}

@@ -1,0 +1,204 @@
+//! What was wrapped at the edge of a screen is wrapped anew when the screen has another width.
+//!
+//! As the terminals of browsers do it, to the cell: what a client that was there all the time has on its screen, one that comes
+//! later must be given. Lines that the cursor is in stay as they are, because the program writes them anew itself.
+
+use super::buffer::Buffer;
+use super::cell::{Cell, Look};
+use super::line::Line;
+
+impl Buffer {
+    pub(super) fn reflow(&mut self, cols: usize, rows: usize) {
+        if cols > self.cols {
+            self.join_lines(cols, rows);
+        } else if cols < self.cols {
+            self.split_lines(cols, rows);
+        }
+    }
+
+    /// The lines that begin at `first` and go on by wrapping.
+    fn wrapped_from(&self, first: usize) -> usize {
+        1 + self.lines.iter().skip(first + 1).take_while(|line| line.wrapped).count()
+    }
+
+    fn join_lines(&mut self, cols: usize, rows: usize) {
+        let cursor = self.base + self.y;
+        let mut removed: Vec<(usize, usize)> = Vec::new();
+        let mut first = 0;
+        while first + 1 < self.lines.len() {
+            let count = self.wrapped_from(first);
+            if count > 1 && !(first..first + count).contains(&cursor) {
+                let surplus = self.join(first, count, cols);
+                if surplus > 0 {
+                    removed.push((first + count - surplus, surplus));
+                }
+            }
+            first += count;
+        }
+        let total: usize = removed.iter().map(|(_, count)| count).sum();
+        for (at, count) in removed.into_iter().rev() {
+            self.lines.drain(at..at + count);
+        }
+        for _ in 0..total {
+            if self.base > 0 {
+                self.base -= 1;
+                continue;
+            }
+            self.y = self.y.saturating_sub(1);
+            if self.lines.len() < rows {
+                self.lines.push_back(Line::blank(cols, Look::default()));
+            }
+        }
+        if total > 0 {
+            self.saved.line = self.saved.line.saturating_sub(total);
+        }
+    }
+
+    /// Moves the cells of some lines together; how many lines at their end are not needed any more.
+    fn join(&mut self, first: usize, count: usize, cols: usize) -> usize {
+        let lengths: Vec<usize> = (0..count).map(|n| self.wrapped_length(first, count, n)).collect();
+        let (mut to, mut col) = (0, lengths[0]);
+        let (mut from, mut taken) = (1, 0);
+        while from < count {
+            let step = (lengths[from] - taken).min(cols - col);
+            self.copy((first + from, taken), (first + to, col), step);
+            col += step;
+            if col == cols {
+                (to, col) = (to + 1, 0);
+            }
+            taken += step;
+            if taken == lengths[from] {
+                (from, taken) = (from + 1, 0);
+            }
+            if col == 0 && to > 0 && self.lines[first + to - 1].width_at(cols - 1) == Some(2) {
+                // A wide character is not torn apart.
+                self.copy((first + to - 1, cols - 1), (first + to, 0), 1);
+                self.lines[first + to - 1].set(cols - 1, Cell::empty(Look::default()));
+                col = 1;
+            }
+        }
+        if to < count {
+            self.lines[first + to].erase(col, cols, Look::default(), false);
+        }
+        (1..count).rev().take_while(|n| *n > to || self.lines[first + n].used() == 0).count()
+    }
+
+    /// How many cells of the `n`th of some lines count.
+    fn wrapped_length(&self, first: usize, count: usize, n: usize) -> usize {
+        let line = &self.lines[first + n];
+        if n == count - 1 {
+            return line.used();
+        }
+        let last = self.cols - 1;
+        let ends_empty = line.cells.get(last).is_some_and(|cell| !cell.has_content() && cell.width == 1);
+        // It was left empty because the wide character that follows had no room.
+        if ends_empty && self.lines[first + n + 1].width_at(0) == Some(2) { last } else { self.cols }
+    }
+
+    fn copy(&mut self, (from, from_col): (usize, usize), (to, to_col): (usize, usize), count: usize) {
+        let cells: Vec<Cell> = self.lines[from].cells.iter().skip(from_col).take(count).cloned().collect();
+        for (n, cell) in cells.into_iter().enumerate() {
+            self.lines[to].set(to_col + n, cell);
+        }
+    }
+
+    fn split_lines(&mut self, cols: usize, rows: usize) {
+        let mut inserted = 0;
+        let mut end = self.lines.len();
+        // Where new lines come, and which; from the last to the first.
+        let mut additions: Vec<(usize, Vec<Line>)> = Vec::new();
+        while end > 0 {
+            let last = end - 1;
+            let mut first = last;
+            while self.lines[first].wrapped && first > 0 {
+                first -= 1;
+            }
+            end = first;
+            let count = last - first + 1;
+            let fits = !self.lines[last].wrapped && self.lines[last].used() <= cols;
+            if fits || (first..=last).contains(&(self.base + self.y)) {
+                continue;
+            }
+            let pieces = self.pieces(first, count, cols);
+            let more = pieces.len().saturating_sub(count);
+            let room = self.max_lines();
+            let before = if self.base == 0 && self.y + 1 != self.lines.len() { self.y } else { self.lines.len() };
+            let trimmed = (before + more).saturating_sub(room);
+            let extra = self.split(first, count, &pieces, cols);
+            if !extra.is_empty() {
+                inserted += extra.len();
+                additions.push((last + 1, extra));
+            }
+            for _ in 0..more.saturating_sub(trimmed) {
+                if self.base == 0 {
+                    if self.y + 1 < rows {
+                        self.y += 1;
+                        self.lines.pop_back();
+                    } else {
+                        self.base += 1;
+                    }
+                } else if self.base < room.min(self.lines.len() + inserted).saturating_sub(rows) {
+                    self.base += 1;
+                }
+            }
+            self.saved.line = (self.saved.line + more).min(self.base + rows - 1);
+        }
+        for (at, lines) in additions {
+            for (n, line) in lines.into_iter().enumerate() {
+                self.lines.insert((at + n).min(self.lines.len()), line);
+            }
+        }
+        let surplus = self.lines.len().saturating_sub(self.max_lines());
+        self.lines.drain(..surplus);
+    }
+
+    /// How many cells each of the new lines will have.
+    fn pieces(&self, first: usize, count: usize, cols: usize) -> Vec<usize> {
+        let lengths: Vec<usize> = (0..count).map(|n| self.wrapped_length(first, count, n)).collect();
+        let needed: usize = lengths.iter().sum();
+        let mut pieces = Vec::new();
+        let (mut line, mut col, mut there) = (0, 0, 0);
+        while there < needed {
+            if needed - there < cols {
+                pieces.push(needed - there);
+                break;
+            }
+            col += cols;
+            if col > lengths[line] {
+                col -= lengths[line];
+                line += 1;
+            }
+            let is_torn = col > 0 && self.lines[first + line].width_at(col - 1) == Some(2);
+            col -= usize::from(is_torn);
+            let length = cols - usize::from(is_torn);
+            pieces.push(length);
+            there += length;
+        }
+        pieces
+    }
+
+    /// Spreads the cells of some lines over as many as `pieces` says; those that have no line yet are returned.
+    fn split(&mut self, first: usize, count: usize, pieces: &[usize], cols: usize) -> Vec<Line> {
+        let mut all: Vec<Cell> = Vec::new();
+        for n in 0..count {
+            let length = self.wrapped_length(first, count, n);
+            all.extend(self.lines[first + n].cells.iter().take(length).cloned());
+        }
+        let mut cells = all.into_iter();
+        let mut added = Vec::new();
+        for (n, length) in pieces.iter().enumerate() {
+            let mut fresh = Line { wrapped: true, ..Line::blank(cols, Look::default()) };
+            let line = if n < count { &mut self.lines[first + n] } else { &mut fresh };
+            for (col, cell) in cells.by_ref().take(*length).enumerate() {
+                line.set(col, cell);
+            }
+            if *length < cols {
+                line.set(*length, Cell::empty(Look::default()));
+            }
+            if n >= count {
+                added.push(fresh);
+            }
+        }
+        added
+    }
+}
