@@ -93,6 +93,23 @@ check('console/tabs_are_there_again_after_a_reload', async (t) => {
   await page.inPeace();
 });
 
+check('console/a_screen_from_before_is_there_and_gets_our_size', async (t) => {
+  const server = await Outlive.start(t);
+  const line = "printf 'long ago\\n'; printf '\\033]2;named <b>\\007\\033[?1049h\\033[5;5Hfull screen'; cat";
+  await server.call('POST', '/v1/processes', { command: line, shell: true, tty: true, tag: 'before' });
+  await server.call('POST', '/v1/processes/tag:before/wait', { for: 'output', pattern: 'full screen' });
+  const page = await openConsole(t, server);
+  await page.getByTestId('process').getByText('before').click();
+  const terminal = page.getByTestId('terminal');
+  await untilShown(terminal, 'full screen');
+  await page.getByText('named <b>', { exact: true }).waitFor();
+  await until('it has our size', async () => (await server.call('GET', '/v1/processes/tag:before')).cols > 100);
+  await page.reload();
+  await untilShown(terminal, 'full screen');
+  assert.ok(!(await screenText(terminal)).includes('long ago'), 'the screen below shines through');
+  await page.inPeace();
+});
+
 check('console/what_is_opened_before_the_list_is_there_is_opened_once', async (t) => {
   const server = await Outlive.start(t);
   const page = await openConsole(t, server);
