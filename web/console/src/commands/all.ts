@@ -4,7 +4,13 @@ import { openShare } from '../dialogs/share.js';
 import { openStart } from '../dialogs/start.js';
 import { toggleTheme } from '../look/theme.js';
 import type { Side } from '../layout/places.js';
+import { isReadOut, toggleReadOut } from '../terminal/screen_reader.js';
 import type { Command } from './command.js';
+
+function switchReadOut({ notices }: Console): void {
+  toggleReadOut();
+  notices.say(isReadOut() ? 'Terminals are read out.' : 'Terminals are not read out.');
+}
 
 /** Everything the console can do that is not about one process. */
 export function allCommands(console: Console): Command[] {
@@ -39,6 +45,7 @@ export function allCommands(console: Console): Command[] {
     },
     { title: 'Copy what is marked', keys: ['w'], isPossible: () => workspace.selection !== '', run: () => void console.notices.try(() => console.copy(workspace.selection)) },
     { title: 'Light or dark', keys: ['y'], run: toggleTheme },
+    { title: 'Terminals for screen readers, on or off', keys: ['a'], run: () => switchReadOut(console) },
     { title: 'Help', keys: ['?'], run: () => openHelp(console) },
     ...Array.from({ length: 9 }, (_, at): Command => ({ title: `Tab ${at + 1}`, keys: [String(at + 1)], isListed: false, run: () => workspace.showTab(at) })),
   ];

@@ -236,6 +236,7 @@ export class Workspace {
     const drawn = this.#tabs.map((tab, at) => this.#tab(tab, at));
     const hadFocus = this.#tabList.contains(document.activeElement);
     fill(this.#tabList, ...drawn);
+    drawn[this.#active]?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
     if (hadFocus) this.#tabList.querySelector<HTMLElement>('[aria-selected=true]')?.focus();
     const shown = this.focused && paneTitle(this.#console, this.focused.spec);
     setText(document.head.querySelector('title')!, shown ? `${shown} · outlive` : 'outlive');

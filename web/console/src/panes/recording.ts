@@ -28,7 +28,7 @@ export function recordingPane(console: Console, spec: PaneSpec, key: string): Pa
   const speed = element('select', { 'aria-label': 'Speed', 'data-testid': 'speed', onchange: () => playback && (playback.speed = Number(speed.value)) });
   speed.append(...SPEEDS.map((value) => element('option', { value, selected: value === 1 }, `${value}×`)));
   const pauses = element('input', { type: 'checkbox', checked: true, onchange: () => retime() });
-  const download = element('a', { class: 'button', 'data-testid': 'download' }, icon('download'), 'Download');
+  const download = element('a', { class: 'button', 'aria-label': 'Download', 'data-testid': 'download' }, icon('download'), element('span', {}, 'Download'));
   const controls = element('div', { class: 'player', role: 'toolbar', 'aria-label': 'Player' }, play, time, seek, speed, element('label', { class: 'wide-only' }, pauses, ' shorten pauses'), download);
   const banner = element('div', { class: 'banner', role: 'status' }, 'Reading the recording…');
   parts.body.append(screen, banner, controls);
