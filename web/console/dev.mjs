@@ -44,10 +44,13 @@ export async function serveConsole(server, port = 0) {
       answer.writeHead(200, { ...headers, 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' });
       return answer.end(await readFile(DIST + file[0]));
     }
-    const to = request({ host: target.hostname, port: target.port, method: ask.method, path: ask.url, headers: handedOn(ask.headers) }, (from) => {
-      answer.writeHead(from.statusCode, from.headers);
-      from.pipe(answer);
-    });
+    const to = request(
+      { host: target.hostname, port: target.port, method: ask.method, path: ask.url, headers: handedOn(ask.headers) },
+      (from) => {
+        answer.writeHead(from.statusCode, from.headers);
+        from.pipe(answer);
+      },
+    );
     to.on('error', () => answer.destroy());
     answer.on('close', () => to.destroy());
     ask.pipe(to);

@@ -39,7 +39,11 @@ check('console/the_list_lives_by_events', async (t) => {
   await row.getByText('killed SIGKILL').waitFor();
   await server.call('DELETE', `/v1/processes/${id}`);
   await row.waitFor({ state: 'detached' });
-  assert.deepEqual(asked.filter((path) => path !== '/v1/sessions'), [], 'requests that were made for it');
+  assert.deepEqual(
+    asked.filter((path) => path !== '/v1/sessions'),
+    [],
+    'requests that were made for it',
+  );
   await page.inPeace();
 });
 
@@ -159,7 +163,10 @@ check('console/a_server_that_dies_is_outlived', async (t) => {
   const { serverPid } = await server.call('GET', '/v1/health');
   process.kill(serverPid, 'SIGKILL');
   await until('another server is there', async () => (await server.call('GET', '/v1/health').catch(() => ({}))).serverPid !== serverPid);
-  await until('it is attached again', async () => (await server.call('GET', '/v1/processes/tag:lasting').catch(() => ({}))).attachments === 1);
+  await until(
+    'it is attached again',
+    async () => (await server.call('GET', '/v1/processes/tag:lasting').catch(() => ({}))).attachments === 1,
+  );
   await typeInto(page, terminal, 'after\n');
   await untilShown(terminal, 'after');
   assert.ok((await screenText(terminal)).includes('before'), 'what was there before');

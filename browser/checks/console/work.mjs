@@ -28,10 +28,12 @@ check('console/a_log_has_two_colours_follows_and_is_searched', async (t) => {
   for (let step = 0; step < 11; step += 1) await page.keyboard.press('Enter');
   await page.getByText('1 of 13', { exact: true }).waitFor();
   const found = log.getByText('299', { exact: true });
-  await until('the first one is in view', () => found.evaluate((line) => {
-    const [{ top, bottom }, around] = [line.getBoundingClientRect(), line.closest('.log').getBoundingClientRect()];
-    return top >= around.top && bottom <= around.bottom;
-  }));
+  await until('the first one is in view', () =>
+    found.evaluate((line) => {
+      const [{ top, bottom }, around] = [line.getBoundingClientRect(), line.closest('.log').getBoundingClientRect()];
+      return top >= around.top && bottom <= around.bottom;
+    }),
+  );
   await server.call('POST', '/v1/processes/tag:log/input', { data: 'more\n', encoding: 'utf8' });
   await log.getByText('got more').waitFor();
   await log.getByText('It exited with 0.').waitFor();

@@ -32,8 +32,18 @@ export class Workspace {
     this.#console = console;
     this.#make = make;
     this.#empty = empty;
-    const back = element('button', { class: 'quiet icon-only back', 'aria-label': 'Back to the list', onclick: () => console.showList() }, icon('back'));
-    this.element = element('main', { class: 'workspace', 'aria-label': 'Workspace' }, element('div', { class: 'tab-bar' }, back, this.#tabList), this.#area, empty);
+    const back = element(
+      'button',
+      { class: 'quiet icon-only back', 'aria-label': 'Back to the list', onclick: () => console.showList() },
+      icon('back'),
+    );
+    this.element = element(
+      'main',
+      { class: 'workspace', 'aria-label': 'Workspace' },
+      element('div', { class: 'tab-bar' }, back, this.#tabList),
+      this.#area,
+      empty,
+    );
     console.processes.onChange(() => this.#drawTabs());
   }
 
@@ -273,7 +283,11 @@ export class Workspace {
         count > 1 ? element('span', { class: 'count' }, String(count)) : null,
       ),
       // A list of tabs may have nothing but tabs: this one is for the mouse, Delete on the tab for the keyboard.
-      element('button', { class: 'quiet icon-only', tabindex: -1, 'aria-hidden': 'true', title: 'Close', onclick: () => this.closeTab(at) }, icon('close')),
+      element(
+        'button',
+        { class: 'quiet icon-only', tabindex: -1, 'aria-hidden': 'true', title: 'Close', onclick: () => this.closeTab(at) },
+        icon('close'),
+      ),
     );
   }
 }

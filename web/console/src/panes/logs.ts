@@ -23,7 +23,13 @@ export function logsPane(console: Console, spec: PaneSpec, key: string): Pane {
   /** The next byte. */
   let offset: number | undefined;
 
-  const wanted = element('input', { type: 'search', placeholder: 'Search', 'aria-label': 'Search in the output', 'data-testid': 'log-search', spellcheck: 'false' });
+  const wanted = element('input', {
+    type: 'search',
+    placeholder: 'Search',
+    'aria-label': 'Search in the output',
+    'data-testid': 'log-search',
+    spellcheck: 'false',
+  });
   const found = element('span', { class: 'hint', role: 'status' });
   const look = (act: () => void) => {
     act();
@@ -34,10 +40,31 @@ export function logsPane(console: Console, spec: PaneSpec, key: string): Pane {
     if (event.key === 'Enter') look(() => search.step(event.shiftKey ? 1 : -1));
     if (event.key === 'Escape') view.element.focus();
   });
-  const follow = element('button', { type: 'button', class: 'quiet toggle', 'aria-pressed': 'true', 'data-testid': 'follow', onclick: () => (view.isFollowing = follow.getAttribute('aria-pressed') !== 'true') }, 'Follow');
+  const follow = element(
+    'button',
+    {
+      type: 'button',
+      class: 'quiet toggle',
+      'aria-pressed': 'true',
+      'data-testid': 'follow',
+      onclick: () => (view.isFollowing = follow.getAttribute('aria-pressed') !== 'true'),
+    },
+    'Follow',
+  );
   view.onFollowChange = (isFollowing) => follow.setAttribute('aria-pressed', String(isFollowing));
   const earlier = element('button', { type: 'button', class: 'quiet', hidden: true, onclick: () => begin(0) }, 'From the beginning');
-  parts.body.append(element('div', { class: 'log-tools', role: 'toolbar', 'aria-label': 'Output' }, wanted, found, element('span', { class: 'gap' }), earlier, follow), view.element);
+  parts.body.append(
+    element(
+      'div',
+      { class: 'log-tools', role: 'toolbar', 'aria-label': 'Output' },
+      wanted,
+      found,
+      element('span', { class: 'gap' }),
+      earlier,
+      follow,
+    ),
+    view.element,
+  );
   view.element.addEventListener('keydown', (event) => {
     if (event.key !== '/' && !(event.key === 'f' && event.ctrlKey)) return;
     event.preventDefault();
@@ -45,20 +72,26 @@ export function logsPane(console: Console, spec: PaneSpec, key: string): Pane {
     wanted.focus();
   });
 
-  const more = iconButton('more', 'More actions', () => openMenu(more, processMenu(console, spec.id, key)), { 'aria-haspopup': 'menu', 'data-testid': 'pane-menu' });
+  const more = iconButton('more', 'More actions', () => openMenu(more, processMenu(console, spec.id, key)), {
+    'aria-haspopup': 'menu',
+    'data-testid': 'pane-menu',
+  });
   parts.actions.append(more);
   const size = element('span', { class: 'fact wide-only' });
   const unfollow = followProcess(console, spec.id, parts, [size], (process, before) => {
     setText(size, process.outputEnd > 0 ? bytes(process.outputEnd) : '');
     // Started again: its output goes on.
-    if (before && process.generation > before.generation && isOver) void read(console.outlive.process(spec.id).attach({ from: offset ?? 0, role: 'viewer', flow: 'live' }));
+    if (before && process.generation > before.generation && isOver)
+      void read(console.outlive.process(spec.id).attach({ from: offset ?? 0, role: 'viewer', flow: 'live' }));
   });
 
   function begin(from?: number): void {
     attachment?.close();
     view.clear();
     view.isFollowing = from === undefined;
-    void read(console.outlive.process(spec.id).attach({ ...(from === undefined ? { tail: TAIL_BYTES } : { from }), role: 'viewer', flow: 'live' }));
+    void read(
+      console.outlive.process(spec.id).attach({ ...(from === undefined ? { tail: TAIL_BYTES } : { from }), role: 'viewer', flow: 'live' }),
+    );
   }
 
   async function read(from: Attachment): Promise<void> {
@@ -72,9 +105,11 @@ export function logsPane(console: Console, spec: PaneSpec, key: string): Pane {
         } else if (item.type === 'output') {
           if (item.stream !== 'terminal') view.add(item.stream, item.bytes);
           offset = item.offset + item.bytes.length;
-        } else if (item.type === 'gap') view.say(`${bytes(item.to - item.from)} are missing here: they came faster than they were read, or are too old.`);
+        } else if (item.type === 'gap')
+          view.say(`${bytes(item.to - item.from)} are missing here: they came faster than they were read, or are too old.`);
         else if (item.type === 'reconnecting') view.say(`The connection was lost, and comes back by itself: ${item.why}`);
-        else if (item.type === 'exit') view.say(item.signal ? `It was ended by ${item.signal}.` : `It exited with ${item.exitCode ?? '?'}.`);
+        else if (item.type === 'exit')
+          view.say(item.signal ? `It was ended by ${item.signal}.` : `It exited with ${item.exitCode ?? '?'}.`);
       }
     } catch (error) {
       view.say(error instanceof Error ? error.message : String(error));

@@ -15,11 +15,30 @@ const PAST_OUTPUT_BYTES = 16 * 1024;
 export function sessionPane(console: Console, spec: PaneSpec, key: string): Pane {
   const parts = frame(console, spec, key);
   const session = console.outlive.session(spec.id);
-  const transcript = element('div', { class: 'transcript', role: 'log', tabindex: 0, 'aria-label': `Commands of session ${spec.id}`, 'data-testid': 'transcript' });
-  const input = element('textarea', { rows: 1, 'aria-label': 'Command', placeholder: 'a command', autocapitalize: 'off', spellcheck: 'false', class: 'mono', 'data-testid': 'session-command' });
+  const transcript = element('div', {
+    class: 'transcript',
+    role: 'log',
+    tabindex: 0,
+    'aria-label': `Commands of session ${spec.id}`,
+    'data-testid': 'transcript',
+  });
+  const input = element('textarea', {
+    rows: 1,
+    'aria-label': 'Command',
+    placeholder: 'a command',
+    autocapitalize: 'off',
+    spellcheck: 'false',
+    class: 'mono',
+    'data-testid': 'session-command',
+  });
   const where = element('span', { class: 'where mono' });
   parts.body.append(transcript, element('div', { class: 'prompt' }, where, input));
-  const more = iconButton('more', 'More actions', () => openMenu(more, [{ label: 'Delete session…', isDangerous: true, run: () => remove(console, spec.id) }]), { 'aria-haspopup': 'menu' });
+  const more = iconButton(
+    'more',
+    'More actions',
+    () => openMenu(more, [{ label: 'Delete session…', isDangerous: true, run: () => remove(console, spec.id) }]),
+    { 'aria-haspopup': 'menu' },
+  );
   parts.actions.append(more);
 
   const past: string[] = [];
@@ -29,7 +48,12 @@ export function sessionPane(console: Console, spec: PaneSpec, key: string): Pane
   const showFacts = () => {
     const info = console.sessions.get(spec.id);
     parts.dot.className = `dot session ${info?.status ?? 'exited'}`;
-    fill(parts.facts, element('span', { class: 'fact', 'data-testid': 'state' }, info ? info.status : 'gone'), element('span', { class: 'fact' }, info?.shell ?? ''), info && info.generation > 1 ? element('span', { class: 'fact' }, `shell ${info.generation}`) : null);
+    fill(
+      parts.facts,
+      element('span', { class: 'fact', 'data-testid': 'state' }, info ? info.status : 'gone'),
+      element('span', { class: 'fact' }, info?.shell ?? ''),
+      info && info.generation > 1 ? element('span', { class: 'fact' }, `shell ${info.generation}`) : null,
+    );
     setText(where, info?.cwd ? `${info.cwd} $` : '$');
   };
   const unfollow = console.sessions.onChange(showFacts);
@@ -42,7 +66,12 @@ export function sessionPane(console: Console, spec: PaneSpec, key: string): Pane
       past.push(exec.command);
       const view = new ExecView(exec.command, () => cancel(exec.execId));
       transcript.append(view.element);
-      void session.result(exec.execId, { maxOutputBytes: PAST_OUTPUT_BYTES, wait: exec.status === 'running' || exec.status === 'queued' }).then((result) => view.showResult(result), (error: unknown) => view.fail(error));
+      void session
+        .result(exec.execId, { maxOutputBytes: PAST_OUTPUT_BYTES, wait: exec.status === 'running' || exec.status === 'queued' })
+        .then(
+          (result) => view.showResult(result),
+          (error: unknown) => view.fail(error),
+        );
     }
     at = past.length;
     requestAnimationFrame(toEnd);
@@ -74,7 +103,11 @@ export function sessionPane(console: Console, spec: PaneSpec, key: string): Pane
     } catch (error) {
       const isLost = execId !== undefined && error instanceof OutliveError && (error.isPassing || error.code === 'server_replaced');
       if (!isLost && !(error instanceof TypeError)) view.fail(error);
-      else await session.result(execId!, { wait: true }).then((result) => view.showResult(result), (failed: unknown) => view.fail(failed));
+      else
+        await session.result(execId!, { wait: true }).then(
+          (result) => view.showResult(result),
+          (failed: unknown) => view.fail(failed),
+        );
     }
     if (running === view) running = undefined;
     toEnd();

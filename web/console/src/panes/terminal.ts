@@ -27,10 +27,17 @@ export function terminalPane(console: Console, spec: PaneSpec, key: string): Pan
   const parts = frame(console, spec, key);
   const screen = element('div', { class: 'screen', 'data-testid': 'terminal' });
   const banner = element('div', { class: 'banner', role: 'status', 'data-testid': 'terminal-state' });
-  parts.body.append(screen, banner, keyBar(terminal, (data) => addon.write(data)));
+  parts.body.append(
+    screen,
+    banner,
+    keyBar(terminal, (data) => addon.write(data)),
+  );
 
   const people = presence(console, spec.id);
-  const more = iconButton('more', 'More actions', () => openMenu(more, processMenu(console, spec.id, key)), { 'aria-haspopup': 'menu', 'data-testid': 'pane-menu' });
+  const more = iconButton('more', 'More actions', () => openMenu(more, processMenu(console, spec.id, key)), {
+    'aria-haspopup': 'menu',
+    'data-testid': 'pane-menu',
+  });
   parts.actions.append(people.element, more);
 
   const sizes = element('span', { class: 'fact wide-only' });
