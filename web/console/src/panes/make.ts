@@ -1,19 +1,19 @@
 import type { Console } from '../console.js';
-import { logsPane } from './logs.js';
+import { LogsPane } from './logs.js';
 import type { Pane, PaneSpec } from './pane.js';
 import { RecordingPane } from './recording.js';
-import { sessionPane } from './session.js';
-import { terminalPane } from './terminal.js';
+import { SessionPane } from './session.js';
+import { TerminalPane } from './terminal.js';
 
 export function makePane(console: Console, spec: PaneSpec, key: string): Pane {
   switch (spec.kind) {
     case 'terminal':
-      return terminalPane(console, spec, key);
+      return new TerminalPane(console, spec, key);
     case 'logs':
-      return logsPane(console, spec, key);
+      return new LogsPane(console, spec, key);
     case 'recording':
       return new RecordingPane(console, spec, key);
     case 'session':
-      return sessionPane(console, spec, key);
+      return new SessionPane(console, spec, key);
   }
 }
