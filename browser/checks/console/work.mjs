@@ -67,6 +67,21 @@ check('console/a_session_remembers_and_shows_what_it_printed', async (t) => {
   await page.locator('.exec .refusal').getByText('session_exited').waitFor();
 });
 
+check('console/a_command_of_a_session_outlives_the_server', async (t) => {
+  const server = await Outlive.start(t);
+  const page = await openConsole(t, server, { refusals: [502] });
+  await server.call('POST', '/v1/sessions', { id: 'lasting' });
+  await page.reload();
+  await page.getByTestId('session').getByText('lasting').click();
+  await page.getByTestId('session-command').fill('echo begun; sleep 1; echo survived');
+  await page.keyboard.press('Enter');
+  await page.locator('.exec .line').getByText('begun', { exact: true }).waitFor();
+  const { serverPid } = await server.call('GET', '/v1/health');
+  process.kill(serverPid, 'SIGKILL');
+  await page.locator('.exec .line').getByText('survived', { exact: true }).waitFor();
+  await page.getByTestId('exec-end').getByText('1.0 s').waitFor();
+});
+
 check('console/a_recording_is_played_sought_and_taken_away', async (t) => {
   const server = await Outlive.start(t);
   const page = await openConsole(t, server);
