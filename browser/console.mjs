@@ -1,22 +1,11 @@
 // The console in a page, as a person sees it, and what that person would not see.
 
 import assert from 'node:assert/strict';
-import { serveConsole } from '../web/console/dev.mjs';
 import { until } from './until.mjs';
 
 /** Opens the console of a server. Whatever the browser complains about fails the check at its end. */
-export async function openConsole(t, server, options = {}) {
-  const address = await consoleAddress(t, server);
-  return openAt(t, `${address}/ui${server.token ? `#token=${server.token}` : ''}`, options);
-}
-
-/** The server does not embed the console yet: until then its files are served beside it, with the same policy. */
-async function consoleAddress(t, server) {
-  if (!server.front) {
-    server.front = await serveConsole(server.base);
-    t.after(() => server.front.close());
-  }
-  return server.front.url;
+export function openConsole(t, server, options = {}) {
+  return openAt(t, `${server.base}/ui${server.token ? `#token=${server.token}` : ''}`, options);
 }
 
 export async function openAt(t, address, { refusals = [], ...options } = {}) {

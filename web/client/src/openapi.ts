@@ -11,7 +11,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What this is; a browser is shown a page. */
+        /** What this is; a browser is shown the console. */
         get: operations["getRoot"];
         put?: never;
         post?: never;
@@ -64,6 +64,55 @@ export interface paths {
         };
         /** Metrics in the text format of Prometheus. */
         get: operations["getMetrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/ui": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The console, for people with a browser. */
+        get: operations["getUi"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/ui/app.css": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["getUiAppCss"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/ui/app.js": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["getUiAppJs"];
         put?: never;
         post?: never;
         delete?: never;
@@ -411,6 +460,23 @@ export interface paths {
         put?: never;
         /** End the process if it runs and start it again in place: same id, same log, next generation. */
         post: operations["postProcessRestart"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/processes/{id}/screen": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What a terminal shows now, and after which byte of its log. */
+        get: operations["getProcessScreen"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -917,6 +983,17 @@ export interface components {
         };
         /** @description A process to be made. */
         CreateRequest: components["schemas"]["Spec"] & components["schemas"]["CreateHow"];
+        /** @enum {string} */
+        CursorShape: "default" | "block" | "underline" | "bar";
+        /** @description Rows and columns are counted from 0. */
+        CursorView: {
+            /** Format: int32 */
+            col: number;
+            /** Format: int32 */
+            row: number;
+            shape: components["schemas"]["CursorShape"];
+            visible: boolean;
+        };
         DialectInfo: {
             /** @description Addresses of its own (`--dialect NAME=ADDR`), where it is at the root. */
             addresses: string[];
@@ -1185,6 +1262,22 @@ export interface components {
              */
             memoryUsedBytes: number;
         };
+        ModesView: {
+            applicationCursor: boolean;
+            applicationKeypad: boolean;
+            bracketedPaste: boolean;
+            focus: boolean;
+            insert: boolean;
+            mouse: components["schemas"]["MouseView"];
+            mouseEncoding: components["schemas"]["MouseEncodingView"];
+            origin: boolean;
+            synchronized: boolean;
+            wraparound: boolean;
+        };
+        /** @enum {string} */
+        MouseEncodingView: "default" | "sgr" | "sgr-pixels";
+        /** @enum {string} */
+        MouseView: "none" | "x10" | "vt200" | "drag" | "any";
         /**
          * @description What the next command meets when the shell has ended.
          * @enum {string}
@@ -1516,6 +1609,27 @@ export interface components {
         };
         /** @enum {string} */
         SizePolicy: "latest" | "smallest" | "largest" | "fixed";
+        /** @description What a terminal shows. */
+        Snapshot: {
+            /** @description The alternate screen is shown, as full-screen programs do. */
+            alternate: boolean;
+            /** @description Part of the past is gone that may matter. */
+            approximate: boolean;
+            /** Format: int32 */
+            cols: number;
+            cursor: components["schemas"]["CursorView"];
+            /** @description The rows from top to bottom, without blanks at their ends. */
+            lines: string[];
+            modes: components["schemas"]["ModesView"];
+            /**
+             * Format: int64
+             * @description It is true after everything before this byte of the log.
+             */
+            offset: number;
+            /** Format: int32 */
+            rows: number;
+            title: string;
+        };
         /** @enum {string} */
         Source: "user" | "agent" | "system";
         /** @description A process to be started. */
@@ -1806,6 +1920,105 @@ export interface operations {
                 content: {
                     "application/openmetrics-text": unknown;
                 };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getUi: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": unknown;
+                };
+            };
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getUiAppCss: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/css": unknown;
+                };
+            };
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getUiAppJs: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/javascript": unknown;
+                };
+            };
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             "4XX": {
                 headers: {
@@ -2435,6 +2648,13 @@ export interface operations {
                 framing?: string;
                 cols?: number;
                 rows?: number;
+                /**
+                 * @description `true`: begin with what the terminal shows (not together with `from` or `tail`); `false`: never send a screen. Absent: only
+                 *     after a gap.
+                 */
+                screen?: boolean;
+                /** @description So many lines above the screen are part of it, at most 1000. */
+                scrollback?: number;
                 /** @description Send at most this many bytes beyond the last `ack`; absent: as many as the connection takes. */
                 window?: number;
             };
@@ -2721,6 +2941,49 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ProcessInfo"];
+                };
+            };
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getProcessScreen: {
+        parameters: {
+            query?: {
+                /** @description `json` (default), `text`, `ansi` (bytes that make a fresh terminal show the same) or `svg`. */
+                format?: string;
+                /** @description With `ansi`: so many lines above the screen as well, at most 1000. */
+                scrollback?: number;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description `text`, `ansi` and `svg` have the offset in a header */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Snapshot"];
                 };
             };
             503: {

@@ -49,14 +49,14 @@ fn hash_of(element: &str) -> String {
     format!("sha256-{}", BASE64.encode(Sha256::digest(text)))
 }
 
-/// What this is; a browser is shown a page.
+/// What this is; a browser is shown the console.
 #[utoipa::path(get, path = "/", responses((status = 200, content_type = "application/json"), (status = 303)))]
 pub(super) async fn root(headers: HeaderMap) -> Response {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
     if accept.split(',').any(|kind| kind.trim_start().starts_with("text/html")) {
-        return Redirect::to("/docs").into_response();
+        return Redirect::to("/ui").into_response();
     }
     let version = env!("CARGO_PKG_VERSION");
-    Json(json!({ "name": "outlive", "version": version, "docs": "/docs", "openapi": "/v1/openapi.json" }))
+    Json(json!({ "name": "outlive", "version": version, "console": "/ui", "docs": "/docs", "openapi": "/v1/openapi.json" }))
         .into_response()
 }

@@ -5,6 +5,7 @@
 
 mod config;
 mod connect;
+mod console;
 mod context;
 mod dialects;
 mod docs;
@@ -67,7 +68,10 @@ fn groups() -> [(Needs, OpenApiRouter<App>); 5] {
         .routes(routes!(health::healthz))
         .routes(routes!(docs::openapi))
         .routes(routes!(docs::docs))
-        .routes(routes!(docs::root));
+        .routes(routes!(docs::root))
+        .routes(routes!(console::page))
+        .routes(routes!(console::script))
+        .routes(routes!(console::style));
     let read = OpenApiRouter::new()
         .routes(routes!(processes::list))
         .routes(routes!(processes::get))

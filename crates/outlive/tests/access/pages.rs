@@ -23,7 +23,16 @@ fn send(outlive: &Outlive, head: &str) -> String {
 fn a_foreign_name_or_origin_gets_nothing_on_any_route() {
     let outlive = with(&[]);
     let id = outlive.shell("cat");
-    for path in ["/", "/docs", "/healthz", "/v1/processes", "/nowhere", &format!("/v1/processes/{id}/connect")] {
+    for path in [
+        "/",
+        "/docs",
+        "/ui",
+        "/ui/app.js",
+        "/healthz",
+        "/v1/processes",
+        "/nowhere",
+        &format!("/v1/processes/{id}/connect"),
+    ] {
         for header in
             ["host: evil.example", "host: localhost\norigin: https://evil.example", "host: localhost\norigin: null"]
         {
@@ -68,7 +77,7 @@ fn an_allowed_origin_may_read_and_only_that_one() {
 #[test]
 fn every_answer_carries_the_protecting_headers() {
     let outlive = with(&[]);
-    for path in ["/", "/docs", "/v1/processes", "/nowhere"] {
+    for path in ["/", "/docs", "/ui", "/v1/processes", "/nowhere"] {
         let answer = outlive.get(path);
         assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
         assert_eq!(answer.header("x-frame-options"), Some("DENY"));
@@ -79,6 +88,6 @@ fn every_answer_carries_the_protecting_headers() {
         assert!(!policy.contains("unsafe"), "{policy}");
     }
     let page = outlive.http().send("GET", "/", &[("accept", "text/html,*/*")], None);
-    assert_eq!((page.status, page.header("location")), (303, Some("/docs")));
+    assert_eq!((page.status, page.header("location")), (303, Some("/ui")));
     assert_eq!(outlive.get("/").json["name"], json!("outlive"));
 }

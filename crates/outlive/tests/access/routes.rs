@@ -13,6 +13,9 @@ const ATTACH: &str = "attach";
 const MEANT: &[(&str, &str, &str)] = &[
     ("get", "/", OPEN),
     ("get", "/docs", OPEN),
+    ("get", "/ui", OPEN),
+    ("get", "/ui/app.css", OPEN),
+    ("get", "/ui/app.js", OPEN),
     ("get", "/healthz", OPEN),
     ("get", "/v1/openapi.json", OPEN),
     ("get", "/metrics", "read"),
