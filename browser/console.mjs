@@ -13,12 +13,17 @@ export async function openAt(t, address, { refusals = [], ...options } = {}) {
   const seen = { complaints: [], hosts: new Set() };
   // That a request was refused is said by the browser too; a check that provokes it says so.
   const isExpected = (text) => refusals.some((status) => text.includes(`status of ${status}`));
-  page.on('console', (message) => ['error', 'warning'].includes(message.type()) && !isExpected(message.text()) && seen.complaints.push(message.text()));
+  page.on(
+    'console',
+    (message) => ['error', 'warning'].includes(message.type()) && !isExpected(message.text()) && seen.complaints.push(message.text()),
+  );
   page.on('pageerror', (error) => seen.complaints.push(error.message));
   page.on('request', (request) => request.url().startsWith('http') && seen.hosts.add(new URL(request.url()).host));
   await page.addInitScript(() => {
     globalThis.violations = [];
-    document.addEventListener('securitypolicyviolation', (event) => globalThis.violations.push(`${event.violatedDirective} ${event.sample}`));
+    document.addEventListener('securitypolicyviolation', (event) =>
+      globalThis.violations.push(`${event.violatedDirective} ${event.sample}`),
+    );
   });
   await page.goto(address);
   page.inPeace = async () => {

@@ -4,6 +4,7 @@
 import { createServer, request } from 'node:http';
 import { readFile } from 'node:fs/promises';
 import { connect } from 'node:net';
+import { pipeline } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 
@@ -44,10 +45,14 @@ export async function serveConsole(server, port = 0) {
       answer.writeHead(200, { ...headers, 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' });
       return answer.end(await readFile(DIST + file[0]));
     }
-    const to = request({ host: target.hostname, port: target.port, method: ask.method, path: ask.url, headers: handedOn(ask.headers) }, (from) => {
-      answer.writeHead(from.statusCode, from.headers);
-      from.pipe(answer);
-    });
+    const to = request(
+      { host: target.hostname, port: target.port, method: ask.method, path: ask.url, headers: handedOn(ask.headers) },
+      (from) => {
+        answer.writeHead(from.statusCode, from.headers);
+        // An answer that breaks off there breaks off here.
+        pipeline(from, answer, () => {});
+      },
+    );
     to.on('error', () => answer.destroy());
     answer.on('close', () => to.destroy());
     ask.pipe(to);

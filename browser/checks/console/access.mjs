@@ -52,7 +52,8 @@ check('console/a_shared_link_shows_one_terminal_once_and_types_nothing', async (
   const page = await openConsole(t, server);
   await startBy(page, 'cat', { tag: 'shared' });
   const terminal = page.getByTestId('terminal');
-  await typeInto(page, terminal, 'x\n');
+  await typeInto(page, terminal, 'before the guest\n');
+  await untilShown(terminal, 'before the guest');
   await page.getByTestId('pane-menu').click();
   await page.getByRole('menuitem', { name: 'Share read-only…' }).click();
   const link = await until('a link', () => page.getByTestId('share-link').inputValue());
@@ -60,6 +61,7 @@ check('console/a_shared_link_shows_one_terminal_once_and_types_nothing', async (
 
   const guest = await openAt(t, link);
   await guest.getByTestId('state').getByText('live').waitFor();
+  await untilShown(guest.getByTestId('terminal'), 'before the guest');
   assert.ok(!guest.url().includes('ticket'), 'the ticket is in the address bar');
   await typeInto(page, terminal, 'seen by both\n');
   await untilShown(guest.getByTestId('terminal'), 'seen by both');

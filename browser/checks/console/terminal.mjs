@@ -39,7 +39,11 @@ check('console/the_list_lives_by_events', async (t) => {
   await row.getByText('killed SIGKILL').waitFor();
   await server.call('DELETE', `/v1/processes/${id}`);
   await row.waitFor({ state: 'detached' });
-  assert.deepEqual(asked.filter((path) => path !== '/v1/sessions'), [], 'requests that were made for it');
+  assert.deepEqual(
+    asked.filter((path) => path !== '/v1/sessions'),
+    [],
+    'requests that were made for it',
+  );
   await page.inPeace();
 });
 
@@ -93,6 +97,23 @@ check('console/tabs_are_there_again_after_a_reload', async (t) => {
   await page.inPeace();
 });
 
+check('console/a_screen_from_before_is_there_and_gets_our_size', async (t) => {
+  const server = await Outlive.start(t);
+  const line = "printf 'long ago\\n'; printf '\\033]2;named <b>\\007\\033[?1049h\\033[5;5Hfull screen'; cat";
+  await server.call('POST', '/v1/processes', { command: line, shell: true, tty: true, tag: 'before' });
+  await server.call('POST', '/v1/processes/tag:before/wait', { for: 'output', pattern: 'full screen' });
+  const page = await openConsole(t, server);
+  await page.getByTestId('process').getByText('before').click();
+  const terminal = page.getByTestId('terminal');
+  await untilShown(terminal, 'full screen');
+  await page.getByText('named <b>', { exact: true }).waitFor();
+  await until('it has our size', async () => (await server.call('GET', '/v1/processes/tag:before')).cols > 100);
+  await page.reload();
+  await untilShown(terminal, 'full screen');
+  assert.ok(!(await screenText(terminal)).includes('long ago'), 'the screen below shines through');
+  await page.inPeace();
+});
+
 check('console/what_is_opened_before_the_list_is_there_is_opened_once', async (t) => {
   const server = await Outlive.start(t);
   const page = await openConsole(t, server);
@@ -142,7 +163,10 @@ check('console/a_server_that_dies_is_outlived', async (t) => {
   const { serverPid } = await server.call('GET', '/v1/health');
   process.kill(serverPid, 'SIGKILL');
   await until('another server is there', async () => (await server.call('GET', '/v1/health').catch(() => ({}))).serverPid !== serverPid);
-  await until('it is attached again', async () => (await server.call('GET', '/v1/processes/tag:lasting').catch(() => ({}))).attachments === 1);
+  await until(
+    'it is attached again',
+    async () => (await server.call('GET', '/v1/processes/tag:lasting').catch(() => ({}))).attachments === 1,
+  );
   await typeInto(page, terminal, 'after\n');
   await untilShown(terminal, 'after');
   assert.ok((await screenText(terminal)).includes('before'), 'what was there before');

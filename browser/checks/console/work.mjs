@@ -13,11 +13,27 @@ check('console/a_log_has_two_colours_follows_and_is_searched', async (t) => {
   await startBy(page, 'seq 1 3000; echo "<i>worse</i>" >&2; read line; echo "got $line"', { tag: 'log', isTerminal: false });
   const log = page.getByTestId('log');
   await log.locator('.line.stderr').getByText('<i>worse</i>', { exact: true }).waitFor();
-  await until('it follows', () => log.evaluate((node) => node.scrollHeight - node.scrollTop - node.clientHeight < 30));
+  const isAtEnd = () => log.evaluate((node) => node.scrollHeight - node.scrollTop - node.clientHeight < 30);
+  const follows = async () => (await page.getByTestId('follow').getAttribute('aria-pressed')) === 'true';
+  await until('it follows', isAtEnd);
+  await log.hover();
+  await page.mouse.wheel(0, -400);
+  await until('whoever scrolls up stays there', async () => !(await follows()));
+  await page.getByTestId('follow').click();
+  await until('it follows again', async () => (await follows()) && (await isAtEnd()));
   await page.getByTestId('log-search').fill('299');
   await page.getByText('13 of 13').waitFor();
   await page.keyboard.press('Enter');
   await page.getByText('12 of 13').waitFor();
+  for (let step = 0; step < 11; step += 1) await page.keyboard.press('Enter');
+  await page.getByText('1 of 13', { exact: true }).waitFor();
+  const found = log.getByText('299', { exact: true });
+  await until('the first one is in view', () =>
+    found.evaluate((line) => {
+      const [{ top, bottom }, around] = [line.getBoundingClientRect(), line.closest('.log').getBoundingClientRect()];
+      return top >= around.top && bottom <= around.bottom;
+    }),
+  );
   await server.call('POST', '/v1/processes/tag:log/input', { data: 'more\n', encoding: 'utf8' });
   await log.getByText('got more').waitFor();
   await log.getByText('It exited with 0.').waitFor();
@@ -49,6 +65,21 @@ check('console/a_session_remembers_and_shows_what_it_printed', async (t) => {
   await page.getByTestId('exec-end').getByText('the shell ended').waitFor();
   await run('echo never');
   await page.locator('.exec .refusal').getByText('session_exited').waitFor();
+});
+
+check('console/a_command_of_a_session_outlives_the_server', async (t) => {
+  const server = await Outlive.start(t);
+  const page = await openConsole(t, server, { refusals: [502] });
+  await server.call('POST', '/v1/sessions', { id: 'lasting' });
+  await page.reload();
+  await page.getByTestId('session').getByText('lasting').click();
+  await page.getByTestId('session-command').fill('echo begun; sleep 1; echo survived');
+  await page.keyboard.press('Enter');
+  await page.locator('.exec .line').getByText('begun', { exact: true }).waitFor();
+  const { serverPid } = await server.call('GET', '/v1/health');
+  process.kill(serverPid, 'SIGKILL');
+  await page.locator('.exec .line').getByText('survived', { exact: true }).waitFor();
+  await page.getByTestId('exec-end').getByText('1.0 s').waitFor();
 });
 
 check('console/a_recording_is_played_sought_and_taken_away', async (t) => {

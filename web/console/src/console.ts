@@ -44,21 +44,28 @@ export class Console {
     this.#focusList = side.focus;
     const prefix = new Prefix(() => this.commands, over);
     this.element = element('div', { class: 'console shows-list' }, side.element, this.workspace.element, prefix.element);
-    listenForPlainKeys({
-      '?': () => openHelp(this),
-      '/': () => side.filter.focus(),
-      n: () => openStart(this),
-      t: () => void this.openShell(),
-      'Ctrl-k': () => this.find(),
-    }, over);
+    listenForPlainKeys(
+      {
+        '?': () => openHelp(this),
+        '/': () => side.filter.focus(),
+        n: () => openStart(this),
+        t: () => void this.openShell(),
+        'Ctrl-k': () => this.find(),
+      },
+      over,
+    );
     over.addEventListener('abort', () => this.workspace.dispose());
     this.processes.onChange((changed) => {
       if (changed && !this.processes.get(changed.id)) this.workspace.closeAllOf(changed.id);
     });
     // Whoever comes back to this window may have used sessions elsewhere.
-    document.addEventListener('visibilitychange', () => {
-      if (!document.hidden) void this.sessions.look().catch(() => {});
-    }, { signal: over });
+    document.addEventListener(
+      'visibilitychange',
+      () => {
+        if (!document.hidden) void this.sessions.look().catch(() => {});
+      },
+      { signal: over },
+    );
   }
 
   /** On a phone either the list or the work is shown. */

@@ -5,7 +5,13 @@ import { close, keys, leaf, moveDivider, split } from '../checked/layout/tree.js
 
 /** a | b, and b over c. */
 const three = () => split(split(leaf('a'), 'a', 'row', 'b'), 'b', 'column', 'c');
-const rounded = (tree) => Object.fromEntries([...places(tree).panes].map(([key, { left, top, width, height }]) => [key, [left, top, width, height].map((part) => Math.round(part * 100))]));
+const rounded = (tree) =>
+  Object.fromEntries(
+    [...places(tree).panes].map(([key, { left, top, width, height }]) => [
+      key,
+      [left, top, width, height].map((part) => Math.round(part * 100)),
+    ]),
+  );
 
 test('a_split_halves_what_is_split', () => {
   assert.deepEqual(rounded(three()), { a: [0, 0, 50, 100], b: [50, 0, 50, 50], c: [50, 50, 50, 50] });
@@ -28,7 +34,10 @@ test('neighbours_take_the_place_of_what_is_closed', () => {
 test('a_divider_moves_only_its_two_sides', () => {
   const tree = split(split(leaf('a'), 'a', 'row', 'b'), 'b', 'row', 'c');
   const moved = moveDivider(tree, [], 0, 0.1);
-  assert.deepEqual(moved.shares.map((share) => Math.round(share * 100)), [60, 15, 25]);
+  assert.deepEqual(
+    moved.shares.map((share) => Math.round(share * 100)),
+    [60, 15, 25],
+  );
   const inner = moveDivider(three(), [1], 0, 0.25);
   assert.deepEqual(rounded(inner), { a: [0, 0, 50, 100], b: [50, 0, 50, 75], c: [50, 75, 50, 25] });
 });
@@ -41,10 +50,13 @@ test('no_pane_is_dragged_away', () => {
 
 test('dividers_know_their_split', () => {
   const { dividers } = places(three());
-  assert.deepEqual(dividers.map(({ direction, path, at, length }) => ({ direction, path, at, length })), [
-    { direction: 'row', path: [], at: 0, length: 1 },
-    { direction: 'column', path: [1], at: 0, length: 1 },
-  ]);
+  assert.deepEqual(
+    dividers.map(({ direction, path, at, length }) => ({ direction, path, at, length })),
+    [
+      { direction: 'row', path: [], at: 0, length: 1 },
+      { direction: 'column', path: [1], at: 0, length: 1 },
+    ],
+  );
 });
 
 test('who_leaves_a_pane_meets_its_neighbour', () => {

@@ -16,7 +16,10 @@ function seen(...parts) {
   }
   return shown;
 }
-const plain = (line) => pieces(line, PLAIN).pieces.map(({ text }) => text).join('');
+const plain = (line) =>
+  pieces(line, PLAIN)
+    .pieces.map(({ text }) => text)
+    .join('');
 
 test('lines_end_where_they_end_however_they_come', () => {
   assert.deepEqual(seen('one\ntwo\n'), ['one', 'two']);

@@ -32,7 +32,10 @@ function shown(text = TEXT, events) {
 test('an_asciicast_is_read_as_far_as_it_makes_sense', () => {
   const { cols, rows, events } = parseCast(TEXT);
   assert.deepEqual([cols, rows], [80, 24]);
-  assert.deepEqual(events.map(({ kind }) => kind), ['output', 'output', 'resize', 'mark', 'output']);
+  assert.deepEqual(
+    events.map(({ kind }) => kind),
+    ['output', 'output', 'resize', 'mark', 'output'],
+  );
   assert.throws(() => parseCast('{"version":3}'), /version 3/);
 });
 
@@ -83,7 +86,10 @@ test('forward_goes_on_and_backward_begins_anew', () => {
 test('long_pauses_are_cut_and_the_place_is_kept', () => {
   const { events } = parseCast(TEXT);
   const short = shortenPauses(events, 2);
-  assert.deepEqual(short.map(({ at }) => at), [0, 1, 1.5, 2, 4]);
+  assert.deepEqual(
+    short.map(({ at }) => at),
+    [0, 1, 1.5, 2, 4],
+  );
   const { playback, since } = shown(TEXT, events);
   playback.seek(9);
   since();

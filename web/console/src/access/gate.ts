@@ -36,7 +36,12 @@ export function gate(refusal: unknown, attempt: (token: string) => Promise<void>
       },
       element('h1', {}, mark(), 'outlive'),
       element('p', {}, 'This server wants a token. ', element('code', {}, 'outlive serve'), ' prints a link that has one.'),
-      element('label', { class: 'field' }, element('span', {}, 'Token', element('span', { class: 'hint' }, 'kept in this tab only')), token),
+      element(
+        'label',
+        { class: 'field' },
+        element('span', {}, 'Token', element('span', { class: 'hint' }, 'kept in this tab only')),
+        token,
+      ),
       why,
       element('footer', {}, enter),
     ),

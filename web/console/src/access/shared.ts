@@ -16,7 +16,17 @@ export function sharedTerminal(ticket: string, process: string): HTMLElement {
   const banner = element('div', { class: 'banner', role: 'alert', 'data-testid': 'terminal-state' });
   addon.onStateChange((now) => {
     dot.className = `dot ${now.name === 'connected' ? 'running' : now.name === 'connecting' ? 'waiting' : 'quiet'}`;
-    setText(state, { connected: 'live', connecting: 'connecting', disconnected: 'not connected', reconnecting: 'connection lost', exited: 'it has ended', error: 'not connected' }[now.name]);
+    setText(
+      state,
+      {
+        connected: 'live',
+        connecting: 'connecting',
+        disconnected: 'not connected',
+        reconnecting: 'connection lost',
+        exited: 'it has ended',
+        error: 'not connected',
+      }[now.name],
+    );
     const isOver = now.name === 'error' || now.name === 'reconnecting';
     fill(banner, isOver ? 'This link shows nothing more: it works once, within 60 seconds of being made. Ask for a new one.' : '');
   });
@@ -34,7 +44,15 @@ export function sharedTerminal(ticket: string, process: string): HTMLElement {
   return element(
     'main',
     { class: 'shared', 'data-testid': 'shared' },
-    element('header', { class: 'pane-bar' }, mark(), dot, element('span', { class: 'pane-title' }, 'A shared terminal'), element('span', { class: 'facts' }, state), element('span', { class: 'read-only' }, 'read-only')),
+    element(
+      'header',
+      { class: 'pane-bar' },
+      mark(),
+      dot,
+      element('span', { class: 'pane-title' }, 'A shared terminal'),
+      element('span', { class: 'facts' }, state),
+      element('span', { class: 'read-only' }, 'read-only'),
+    ),
     element('div', { class: 'pane-body' }, screen, banner),
   );
 }

@@ -4,7 +4,13 @@ import { openShare } from '../dialogs/share.js';
 import { openStart } from '../dialogs/start.js';
 import { toggleTheme } from '../look/theme.js';
 import type { Side } from '../layout/places.js';
+import { isReadOut, toggleReadOut } from '../terminal/screen_reader.js';
 import type { Command } from './command.js';
+
+function switchReadOut({ notices }: Console): void {
+  toggleReadOut();
+  notices.say(isReadOut() ? 'Terminals are read out.' : 'Terminals are not read out.');
+}
 
 /** Everything the console can do that is not about one process. */
 export function allCommands(console: Console): Command[] {
@@ -14,7 +20,12 @@ export function allCommands(console: Console): Command[] {
     const focused = workspace.focused;
     return focused?.spec.kind === 'terminal' ? focused.spec.id : undefined;
   };
-  const side = (to: Side, key: string): Command => ({ title: `Pane ${to}`, keys: [key], isListed: false, run: () => workspace.focusSide(to) });
+  const side = (to: Side, key: string): Command => ({
+    title: `Pane ${to}`,
+    keys: [key],
+    isListed: false,
+    run: () => workspace.focusSide(to),
+  });
   return [
     { title: 'Find anything', keys: ['k', ' '], run: () => console.find() },
     { title: 'New terminal', keys: ['t'], run: () => void console.openShell() },
@@ -30,16 +41,30 @@ export function allCommands(console: Console): Command[] {
     side('up', 'ArrowUp'),
     side('down', 'ArrowDown'),
     { title: 'List of processes', keys: ['l'], run: () => console.showList(true) },
-    { title: 'Share read-only', keys: ['s'], isPossible: () => focusedTerminal() !== undefined, run: () => openShare(console, focusedTerminal()!) },
+    {
+      title: 'Share read-only',
+      keys: ['s'],
+      isPossible: () => focusedTerminal() !== undefined,
+      run: () => openShare(console, focusedTerminal()!),
+    },
     {
       title: 'Play recording',
       keys: ['r'],
       isPossible: () => focusedTerminal() !== undefined,
       run: () => workspace.open({ kind: 'recording', id: focusedTerminal()! }),
     },
-    { title: 'Copy what is marked', keys: ['w'], isPossible: () => workspace.selection !== '', run: () => void console.notices.try(() => console.copy(workspace.selection)) },
+    {
+      title: 'Copy what is marked',
+      keys: ['w'],
+      isPossible: () => workspace.selection !== '',
+      run: () => void console.notices.try(() => console.copy(workspace.selection)),
+    },
     { title: 'Light or dark', keys: ['y'], run: toggleTheme },
+    { title: 'Terminals for screen readers, on or off', keys: ['a'], run: () => switchReadOut(console) },
     { title: 'Help', keys: ['?'], run: () => openHelp(console) },
-    ...Array.from({ length: 9 }, (_, at): Command => ({ title: `Tab ${at + 1}`, keys: [String(at + 1)], isListed: false, run: () => workspace.showTab(at) })),
+    ...Array.from(
+      { length: 9 },
+      (_, at): Command => ({ title: `Tab ${at + 1}`, keys: [String(at + 1)], isListed: false, run: () => workspace.showTab(at) }),
+    ),
   ];
 }

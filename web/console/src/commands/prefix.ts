@@ -39,7 +39,9 @@ export class Prefix {
 
   #arm(): void {
     this.#timer = setTimeout(() => this.#disarm(), ARMED_MS);
-    const shown = this.#commands().filter((command) => command.keys.length > 0 && command.isListed !== false && (command.isPossible?.() ?? true));
+    const shown = this.#commands().filter(
+      (command) => command.keys.length > 0 && command.isListed !== false && (command.isPossible?.() ?? true),
+    );
     fill(
       this.element,
       element('strong', {}, PREFIX),

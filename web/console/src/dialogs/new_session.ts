@@ -30,7 +30,11 @@ export function openNewSession(console: Console): void {
         close();
         console.workspace.open({ kind: 'session', id: session.id });
       } catch (error) {
-        fill(refusal, error instanceof Error ? error.message : String(error), error instanceof OutliveError ? element('code', {}, error.code) : null);
+        fill(
+          refusal,
+          error instanceof Error ? error.message : String(error),
+          error instanceof OutliveError ? element('code', {}, error.code) : null,
+        );
       }
     };
     return [
@@ -48,7 +52,12 @@ export function openNewSession(console: Console): void {
         field('Folder', cwd, 'optional'),
         field('When its shell exits', onExit),
         refusal,
-        element('footer', {}, element('button', { type: 'button', onclick: close }, 'Cancel'), element('button', { type: 'submit', class: 'primary', 'data-testid': 'session-submit' }, 'Create')),
+        element(
+          'footer',
+          {},
+          element('button', { type: 'button', onclick: close }, 'Cancel'),
+          element('button', { type: 'submit', class: 'primary', 'data-testid': 'session-submit' }, 'Create'),
+        ),
       ),
     ];
   });

@@ -28,7 +28,12 @@ export function openPalette(console: Console, beside?: Direction): void {
     'data-testid': 'palette-input',
   });
   const list = element('ul', { role: 'listbox', id: 'palette-list', 'aria-label': 'Found' });
-  const dialog = element('dialog', { class: 'palette', 'aria-label': beside ? 'Open beside' : 'Find anything', 'data-testid': 'palette' }, input, list);
+  const dialog = element(
+    'dialog',
+    { class: 'palette', 'aria-label': beside ? 'Open beside' : 'Find anything', 'data-testid': 'palette' },
+    input,
+    list,
+  );
   let shown: Choice[] = [];
   let at = 0;
 
@@ -39,14 +44,22 @@ export function openPalette(console: Console, beside?: Direction): void {
   };
   const draw = () => {
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    shown = all.filter(({ title, aside, kind }) => words.every((word) => `${title} ${aside} ${kind}`.toLowerCase().includes(word))).slice(0, MOST_SHOWN);
+    shown = all
+      .filter(({ title, aside, kind }) => words.every((word) => `${title} ${aside} ${kind}`.toLowerCase().includes(word)))
+      .slice(0, MOST_SHOWN);
     at = Math.max(0, Math.min(at, shown.length - 1));
     fill(
       list,
       ...shown.map((choice, index) =>
         element(
           'li',
-          { role: 'option', id: `palette-${index}`, 'aria-selected': String(index === at), onclick: () => choose(choice), onpointermove: () => mark(index) },
+          {
+            role: 'option',
+            id: `palette-${index}`,
+            'aria-selected': String(index === at),
+            onclick: () => choose(choice),
+            onpointermove: () => mark(index),
+          },
           element('span', { class: `dot ${choice.mood ?? 'absent'}` }),
           element('span', { class: 'row-title' }, choice.title),
           element('span', { class: 'aside' }, choice.aside),
@@ -97,7 +110,13 @@ function choices(console: Console, beside: Direction | undefined): Choice[] {
     }),
   );
   const sessions = console.sessions.known.map(
-    (session): Choice => ({ title: session.id, aside: `session · ${session.status}`, kind: 'session', mood: 'session', run: () => console.workspace.open({ kind: 'session', id: session.id }, where) }),
+    (session): Choice => ({
+      title: session.id,
+      aside: `session · ${session.status}`,
+      kind: 'session',
+      mood: 'session',
+      run: () => console.workspace.open({ kind: 'session', id: session.id }, where),
+    }),
   );
   const fresh: Choice[] = [
     { title: 'New terminal', aside: 'a shell', kind: 'command', run: () => void console.openShell(where) },
@@ -107,5 +126,10 @@ function choices(console: Console, beside: Direction | undefined): Choice[] {
   const commands = console.commands
     .filter((command) => command.isListed !== false && (command.isPossible?.() ?? true))
     .map((command): Choice => ({ title: command.title, aside: shortcut(command) ?? '', kind: 'command', run: () => command.run() }));
-  return [...processes.filter(({ mood }) => mood === 'running'), ...sessions, ...commands, ...processes.filter(({ mood }) => mood !== 'running')];
+  return [
+    ...processes.filter(({ mood }) => mood === 'running'),
+    ...sessions,
+    ...commands,
+    ...processes.filter(({ mood }) => mood !== 'running'),
+  ];
 }

@@ -11,7 +11,11 @@ type Told = AttachmentInfo & { cols?: number; rows?: number; attachedAtMs?: numb
 /** Who is attached, who typed last, and whose size rules; kept true while it is open. `news` counts what may have changed that. */
 export function openPresence(console: Console, id: string, button: HTMLElement, news: () => number): void {
   const list = element('ul', { class: 'people' });
-  const box = element('div', { class: 'menu people-box', popover: 'auto', role: 'dialog', 'aria-label': 'Who is attached', 'data-testid': 'people' }, list);
+  const box = element(
+    'div',
+    { class: 'menu people-box', popover: 'auto', role: 'dialog', 'aria-label': 'Who is attached', 'data-testid': 'people' },
+    list,
+  );
   let known = -1;
   const ask = async () => {
     if (news() === known) return;
@@ -48,13 +52,30 @@ function rows(people: Told[]): Node[] {
     return element(
       'li',
       {},
-      element('span', { class: 'who' }, person.peer ?? 'local', element('span', { class: `role ${person.role}` }, person.role === 'viewer' ? 'looks on' : 'can type')),
-      element('span', { class: 'what' }, 'for ', since, person.lastInputAtMs ? ', typed ' : '', person.lastInputAtMs ? typedAgo : '', person.lastInputAtMs ? ' ago' : ''),
+      element(
+        'span',
+        { class: 'who' },
+        person.peer ?? 'local',
+        element('span', { class: `role ${person.role}` }, person.role === 'viewer' ? 'looks on' : 'can type'),
+      ),
+      element(
+        'span',
+        { class: 'what' },
+        'for ',
+        since,
+        person.lastInputAtMs ? ', typed ' : '',
+        person.lastInputAtMs ? typedAgo : '',
+        person.lastInputAtMs ? ' ago' : '',
+      ),
       element(
         'span',
         { class: 'marks' },
         person === typed[0] ? element('span', { class: 'mark' }, 'typed last') : null,
-        person.sizes ? element('span', { class: 'mark' }, cols ? `size rules: ${cols}×${rows}` : 'size rules') : cols ? element('span', { class: 'mark plain' }, `${cols}×${rows}`) : null,
+        person.sizes
+          ? element('span', { class: 'mark' }, cols ? `size rules: ${cols}×${rows}` : 'size rules')
+          : cols
+            ? element('span', { class: 'mark plain' }, `${cols}×${rows}`)
+            : null,
       ),
     );
   });

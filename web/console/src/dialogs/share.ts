@@ -6,10 +6,20 @@ import { element, fill, setText } from '../page/element.js';
 /** A link for one person: it shows the terminal, types nothing, and needs no token. */
 export function openShare(console: Console, id: string): void {
   openDialog('Share read-only', 'share', (close) => {
-    const link = element('input', { readonly: true, 'aria-label': 'Link', class: 'mono', 'data-testid': 'share-link', onfocus: () => link.select() });
+    const link = element('input', {
+      readonly: true,
+      'aria-label': 'Link',
+      class: 'mono',
+      'data-testid': 'share-link',
+      onfocus: () => link.select(),
+    });
     const left = element('p', { class: 'hint', role: 'status' });
     const again = element('button', { type: 'button', onclick: () => void make() }, 'New link');
-    const copy = element('button', { type: 'button', class: 'primary', onclick: () => void console.notices.try(() => console.copy(link.value)) }, 'Copy link');
+    const copy = element(
+      'button',
+      { type: 'button', class: 'primary', onclick: () => void console.notices.try(() => console.copy(link.value)) },
+      'Copy link',
+    );
     let timer: ReturnType<typeof setInterval> | undefined;
 
     async function make(): Promise<void> {

@@ -9,7 +9,14 @@ type Where = 'tab' | 'row' | 'column';
 
 export function openStart(console: Console, where: Where = 'tab'): void {
   openDialog('Start a process', 'start-dialog', (close) => {
-    const command = field('textarea', { rows: 1, placeholder: 'npm run dev', 'data-testid': 'command', required: true, autofocus: true, class: 'mono' });
+    const command = field('textarea', {
+      rows: 1,
+      placeholder: 'npm run dev',
+      'data-testid': 'command',
+      required: true,
+      autofocus: true,
+      class: 'mono',
+    });
     const isArgv = element('input', { type: 'checkbox', id: 'start-argv', 'data-testid': 'argv' });
     const isTerminal = element('input', { type: 'checkbox', id: 'start-tty', checked: true, 'data-testid': 'tty' });
     const tag = field('input', { placeholder: 'web', 'data-testid': 'tag', class: 'mono' });
@@ -20,7 +27,10 @@ export function openStart(console: Console, where: Where = 'tab'): void {
     const submit = element('button', { type: 'submit', class: 'primary', 'data-testid': 'start-submit' }, 'Start');
 
     const explain = () => {
-      fill(hint, isArgv.checked ? 'One argument per line, passed on exactly as written.' : 'A line for the shell: pipes, && and variables work.');
+      fill(
+        hint,
+        isArgv.checked ? 'One argument per line, passed on exactly as written.' : 'A line for the shell: pipes, && and variables work.',
+      );
       command.rows = isArgv.checked ? 4 : 1;
       command.placeholder = isArgv.checked ? 'npm\nrun\ndev' : 'npm run dev';
     };
@@ -68,7 +78,13 @@ export function openStart(console: Console, where: Where = 'tab'): void {
         },
       },
       labelled('Command', command),
-      element('div', { class: 'checks' }, element('label', {}, isTerminal, ' Terminal'), element('label', {}, isArgv, ' Arguments one by one'), hint),
+      element(
+        'div',
+        { class: 'checks' },
+        element('label', {}, isTerminal, ' Terminal'),
+        element('label', {}, isArgv, ' Arguments one by one'),
+        hint,
+      ),
       element('div', { class: 'pair' }, labelled('Tag', tag, 'optional'), labelled('Folder', cwd, 'optional')),
       labelled('Variables', env, 'NAME=value, one per line'),
       refusal,
@@ -78,7 +94,10 @@ export function openStart(console: Console, where: Where = 'tab'): void {
   });
 }
 
-function field<Name extends 'input' | 'textarea'>(name: Name, attributes: Record<string, string | number | boolean>): HTMLElementTagNameMap[Name] {
+function field<Name extends 'input' | 'textarea'>(
+  name: Name,
+  attributes: Record<string, string | number | boolean>,
+): HTMLElementTagNameMap[Name] {
   return element(name, { autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', ...attributes });
 }
 

@@ -38,7 +38,14 @@ export function places(tree: Tree, place: Place = WHOLE, path: number[] = []): {
     if (at + 1 === tree.children.length) return;
     const line = isRow ? { ...place, left: begin, width: 0 } : { ...place, top: begin, height: 0 };
     const next = tree.shares[at + 1]!;
-    dividers.push({ ...line, direction: tree.direction, path, at, length: isRow ? place.width : place.height, share: share / (share + next) });
+    dividers.push({
+      ...line,
+      direction: tree.direction,
+      path,
+      at,
+      length: isRow ? place.width : place.height,
+      share: share / (share + next),
+    });
   });
   return { panes, dividers };
 }
@@ -54,7 +61,9 @@ export function neighbour(tree: Tree, key: string, side: Side): string | undefin
   let best: { key: string; distance: number; overlap: number } | undefined;
   for (const [other, place] of panes) {
     if (other === key) continue;
-    const overlap = isAcross ? shared(from.top, from.height, place.top, place.height) : shared(from.left, from.width, place.left, place.width);
+    const overlap = isAcross
+      ? shared(from.top, from.height, place.top, place.height)
+      : shared(from.left, from.width, place.left, place.width);
     const distance = {
       left: from.left - (place.left + place.width),
       right: place.left - (from.left + from.width),

@@ -32,8 +32,18 @@ export class Workspace {
     this.#console = console;
     this.#make = make;
     this.#empty = empty;
-    const back = element('button', { class: 'quiet icon-only back', 'aria-label': 'Back to the list', onclick: () => console.showList() }, icon('back'));
-    this.element = element('main', { class: 'workspace', 'aria-label': 'Workspace' }, element('div', { class: 'tab-bar' }, back, this.#tabList), this.#area, empty);
+    const back = element(
+      'button',
+      { class: 'quiet icon-only back', 'aria-label': 'Back to the list', onclick: () => console.showList() },
+      icon('back'),
+    );
+    this.element = element(
+      'main',
+      { class: 'workspace', 'aria-label': 'Workspace' },
+      element('div', { class: 'tab-bar' }, back, this.#tabList),
+      this.#area,
+      empty,
+    );
     console.processes.onChange(() => this.#drawTabs());
   }
 
@@ -236,6 +246,7 @@ export class Workspace {
     const drawn = this.#tabs.map((tab, at) => this.#tab(tab, at));
     const hadFocus = this.#tabList.contains(document.activeElement);
     fill(this.#tabList, ...drawn);
+    drawn[this.#active]?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
     if (hadFocus) this.#tabList.querySelector<HTMLElement>('[aria-selected=true]')?.focus();
     const shown = this.focused && paneTitle(this.#console, this.focused.spec);
     setText(document.head.querySelector('title')!, shown ? `${shown} · outlive` : 'outlive');
@@ -272,7 +283,11 @@ export class Workspace {
         count > 1 ? element('span', { class: 'count' }, String(count)) : null,
       ),
       // A list of tabs may have nothing but tabs: this one is for the mouse, Delete on the tab for the keyboard.
-      element('button', { class: 'quiet icon-only', tabindex: -1, 'aria-hidden': 'true', title: 'Close', onclick: () => this.closeTab(at) }, icon('close')),
+      element(
+        'button',
+        { class: 'quiet icon-only', tabindex: -1, 'aria-hidden': 'true', title: 'Close', onclick: () => this.closeTab(at) },
+        icon('close'),
+      ),
     );
   }
 }

@@ -14,7 +14,14 @@ const MOST_ENDED = 100;
 /** All processes, kept true by events. Arrow keys move in it. */
 export class ProcessList {
   readonly element: HTMLElement;
-  readonly filter = element('input', { type: 'search', placeholder: 'Filter', 'aria-label': 'Filter processes', 'data-testid': 'filter', spellcheck: 'false', autocomplete: 'off' });
+  readonly filter = element('input', {
+    type: 'search',
+    placeholder: 'Filter',
+    'aria-label': 'Filter processes',
+    'data-testid': 'filter',
+    spellcheck: 'false',
+    autocomplete: 'off',
+  });
   readonly #console: Console;
   readonly #running = element('ul', { class: 'rows', 'aria-label': 'Running processes', 'data-testid': 'running' });
   readonly #ended = element('ul', { class: 'rows', 'aria-label': 'Ended processes', 'data-testid': 'ended' });
@@ -49,14 +56,18 @@ export class ProcessList {
 
   #draw(): void {
     const wanted = this.filter.value.trim().toLowerCase();
-    const matches = (process: ProcessInfo) => !wanted || `${process.id} ${process.tag ?? ''} ${process.label ?? ''} ${shownLine(process)}`.toLowerCase().includes(wanted);
+    const matches = (process: ProcessInfo) =>
+      !wanted || `${process.id} ${process.tag ?? ''} ${process.label ?? ''} ${shownLine(process)}`.toLowerCase().includes(wanted);
     const all = this.#console.processes.all().filter(matches);
     const ended = all.filter(({ status }) => status === 'exited').sort((one, other) => sinceMs(other) - sinceMs(one));
     const running = all.filter(({ status }) => status !== 'exited');
     const none = element('li', { class: 'none' }, wanted ? 'Nothing like that runs.' : 'Nothing runs.');
     const hadFocus = document.activeElement;
     place(this.#running, running.length > 0 ? running.map((process) => this.#row(process)) : [none]);
-    place(this.#ended, ended.slice(0, MOST_ENDED).map((process) => this.#row(process)));
+    place(
+      this.#ended,
+      ended.slice(0, MOST_ENDED).map((process) => this.#row(process)),
+    );
     if (hadFocus instanceof HTMLElement && hadFocus !== document.activeElement && hadFocus.isConnected) hadFocus.focus();
     this.#ended.hidden = ended.length === 0;
     (this.#ended.previousElementSibling as HTMLElement).hidden = ended.length === 0;
@@ -97,7 +108,10 @@ export class ProcessList {
         line === title ? null : element('span', { class: 'mono' }, line),
       ),
     );
-    const more = iconButton('more', `Actions for ${title}`, () => openMenu(more, processMenu(this.#console, process.id)), { 'aria-haspopup': 'menu', 'data-testid': 'row-menu' });
+    const more = iconButton('more', `Actions for ${title}`, () => openMenu(more, processMenu(this.#console, process.id)), {
+      'aria-haspopup': 'menu',
+      'data-testid': 'row-menu',
+    });
     fill(row, open, more);
     if (focusedAt >= 0) (row.children[focusedAt] as HTMLElement | undefined)?.focus();
     this.#rows.set(process.id, { drawnFor: process, element: row });

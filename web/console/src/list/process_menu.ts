@@ -29,16 +29,25 @@ export function processMenu(console: Console, id: string, key?: string): (MenuIt
     items.push({ label: 'Interrupt (SIGINT)', run: () => void change(() => handle.signal('SIGINT')) });
     items.push({
       label: 'Stop…',
-      run: () => confirm(`Stop ${name}?`, 'It and all its children get TERM, and KILL if they are still there after the grace time.', 'Stop', () => change(() => handle.stop())),
+      run: () =>
+        confirm(`Stop ${name}?`, 'It and all its children get TERM, and KILL if they are still there after the grace time.', 'Stop', () =>
+          change(() => handle.stop()),
+        ),
     });
     items.push({
       label: 'Kill…',
       isDangerous: true,
-      run: () => confirm(`Kill ${name}?`, 'It and all its children are killed at once. What they have not saved is lost.', 'Kill', () => change(() => handle.kill())),
+      run: () =>
+        confirm(`Kill ${name}?`, 'It and all its children are killed at once. What they have not saved is lost.', 'Kill', () =>
+          change(() => handle.kill()),
+        ),
     });
     items.push({
       label: 'Restart…',
-      run: () => confirm(`Restart ${name}?`, 'It is stopped, and then started again with the same command. Its log goes on.', 'Restart', () => change(() => handle.restart())),
+      run: () =>
+        confirm(`Restart ${name}?`, 'It is stopped, and then started again with the same command. Its log goes on.', 'Restart', () =>
+          change(() => handle.restart()),
+        ),
     });
   } else if (process.status === 'exited') {
     items.push({ label: 'Start again', run: () => void change(() => handle.restart()) });

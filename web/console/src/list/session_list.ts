@@ -9,33 +9,52 @@ import { iconButton } from '../panes/frame.js';
 export function sessionList(console: Console): HTMLElement {
   const list = element('ul', { class: 'rows', 'aria-label': 'Sessions', 'data-testid': 'sessions' });
   const row = (session: SessionInfo) => {
-    const more = iconButton('more', `Actions for session ${session.id}`, () =>
-      openMenu(more, [
-        { label: 'Open', run: () => console.workspace.open({ kind: 'session', id: session.id }) },
-        { label: 'Delete…', isDangerous: true, run: () => remove(console, session.id) },
-      ]), { 'aria-haspopup': 'menu' });
+    const more = iconButton(
+      'more',
+      `Actions for session ${session.id}`,
+      () =>
+        openMenu(more, [
+          { label: 'Open', run: () => console.workspace.open({ kind: 'session', id: session.id }) },
+          { label: 'Delete…', isDangerous: true, run: () => remove(console, session.id) },
+        ]),
+      { 'aria-haspopup': 'menu' },
+    );
     const open = element(
       'button',
       { type: 'button', class: 'row-main', onclick: () => console.workspace.open({ kind: 'session', id: session.id }) },
       element('span', { class: `dot session ${session.status}` }),
       element('span', { class: 'row-title' }, session.id),
       element('span', { class: 'age' }),
-      element('span', { class: 'row-facts' }, element('span', {}, session.status), element('span', { class: 'kind' }, session.shell), session.cwd ? element('span', { class: 'mono' }, session.cwd) : null),
+      element(
+        'span',
+        { class: 'row-facts' },
+        element('span', {}, session.status),
+        element('span', { class: 'kind' }, session.shell),
+        session.cwd ? element('span', { class: 'mono' }, session.cwd) : null,
+      ),
     );
     return element('li', { class: 'row', 'data-testid': 'session', 'data-id': session.id }, open, more);
   };
-  const draw = () => fill(list, ...(console.sessions.known.length > 0 ? console.sessions.known.map(row) : [element('li', { class: 'none' }, 'No session.')]));
+  const draw = () =>
+    fill(
+      list,
+      ...(console.sessions.known.length > 0 ? console.sessions.known.map(row) : [element('li', { class: 'none' }, 'No session.')]),
+    );
   console.sessions.onChange(draw);
   draw();
   return list;
 }
 
 export function remove(console: Console, id: string): void {
-  confirm(`Delete session ${id}?`, 'Its shell ends, with what it remembers and the records of its commands. A running command is ended.', 'Delete', () =>
-    console.notices.try(async () => {
-      await console.outlive.session(id).delete();
-      console.workspace.closeSession(id);
-      await console.sessions.look();
-    }),
+  confirm(
+    `Delete session ${id}?`,
+    'Its shell ends, with what it remembers and the records of its commands. A running command is ended.',
+    'Delete',
+    () =>
+      console.notices.try(async () => {
+        await console.outlive.session(id).delete();
+        console.workspace.closeSession(id);
+        await console.sessions.look();
+      }),
   );
 }

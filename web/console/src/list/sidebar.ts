@@ -41,14 +41,24 @@ export function sidebar(console: Console): { element: HTMLElement; filter: HTMLI
       'div',
       { class: 'sidebar-tools' },
       processes.filter,
-      element('button', { type: 'button', class: 'primary', 'data-testid': 'start', onclick: () => console.startProcess() }, icon('plus'), 'Start'),
+      element(
+        'button',
+        { type: 'button', class: 'primary', 'data-testid': 'start', onclick: () => console.startProcess() },
+        icon('plus'),
+        'Start',
+      ),
     ),
     element(
       'div',
       { class: 'sidebar-lists' },
       element('h2', {}, 'Processes'),
       processes.element,
-      element('h2', {}, 'Sessions', iconButton('plus', 'New session', () => console.newSession(), { 'data-testid': 'new-session' })),
+      element(
+        'h2',
+        {},
+        'Sessions',
+        iconButton('plus', 'New session', () => console.newSession(), { 'data-testid': 'new-session' }),
+      ),
       sessionList(console),
     ),
   );

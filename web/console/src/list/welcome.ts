@@ -14,7 +14,12 @@ export function welcome(console: Console): HTMLElement {
     element(
       'p',
       { class: 'welcome-actions' },
-      element('button', { type: 'button', class: 'primary', onclick: () => void console.openShell(), 'data-testid': 'new-terminal' }, icon('command'), 'New terminal'),
+      element(
+        'button',
+        { type: 'button', class: 'primary', onclick: () => void console.openShell(), 'data-testid': 'new-terminal' },
+        icon('command'),
+        'New terminal',
+      ),
       element('button', { type: 'button', onclick: () => console.startProcess() }, 'Start a process…'),
     ),
     element('ul', { class: 'hints' }, hint('Ctrl-K', 'find anything'), hint('?', 'all keys'), hint(PREFIX, 'inside a terminal')),

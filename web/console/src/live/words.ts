@@ -15,7 +15,15 @@ export function moodOf(process: ProcessInfo): Mood {
 export function stateOf(process: ProcessInfo): string {
   if (process.status === 'running') return process.stopRequested ? 'stopping' : 'running';
   if (process.status === 'created') return 'not started';
-  const how = { stopped: 'stopped', killed: 'killed', timedOut: 'timed out', outOfMemory: 'out of memory', detached: 'detached', shutdown: 'shut down', exited: '' };
+  const how = {
+    stopped: 'stopped',
+    killed: 'killed',
+    timedOut: 'timed out',
+    outOfMemory: 'out of memory',
+    detached: 'detached',
+    shutdown: 'shut down',
+    exited: '',
+  };
   const reason = how[process.exitReason ?? 'exited'];
   if (process.signal) return reason ? `${reason} ${process.signal}` : process.signal;
   return reason && process.exitCode ? `${reason}, exit ${process.exitCode}` : reason || `exit ${process.exitCode ?? '?'}`;

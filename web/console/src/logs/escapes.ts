@@ -15,7 +15,8 @@ export interface Style {
 export const PLAIN: Style = { colour: undefined, isBold: false, isDim: false };
 
 // CSI, OSC (to BEL or ST) and DCS and the like, and two-letter sequences; then single control letters except the tab.
-const SEQUENCE = /\x1b\[([0-?]*)[ -/]*([@-~])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[PX^_][^\x1b]*(?:\x1b\\)?|\x1b[ -/]*[0-~]?|[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
+const SEQUENCE =
+  /\x1b\[([0-?]*)[ -/]*([@-~])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[PX^_][^\x1b]*(?:\x1b\\)?|\x1b[ -/]*[0-~]?|[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
 
 /** A line as pieces, and the style that the next line begins with. */
 export function pieces(line: string, style: Style): { pieces: Piece[]; style: Style } {

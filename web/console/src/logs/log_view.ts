@@ -5,6 +5,10 @@ import { Lines } from './lines.js';
 /** Lines that are hidden together cost nothing. */
 const BLOCK_LINES = 200;
 const MOST_BLOCKS = 100;
+/** This near is at the end. */
+const END_PX = 24;
+/** A scroll that comes so soon after somebody did something is theirs; a drag or a swing of the wheel goes on for a while. */
+const ACT_LASTS_MS = 1_500;
 
 type Stream = 'stdout' | 'stderr';
 
@@ -23,12 +27,19 @@ export class LogView {
   #block: HTMLElement | undefined;
   #isFollowing = true;
   #isDue = false;
+  #actedAt = -Infinity;
   onFollowChange: (isFollowing: boolean) => void = () => {};
 
   constructor() {
+    for (const act of ['wheel', 'touchmove', 'pointerdown', 'keydown']) {
+      this.element.addEventListener(act, () => (this.#actedAt = performance.now()), { passive: true });
+    }
     this.element.addEventListener('scroll', () => {
       const { scrollTop, scrollHeight, clientHeight } = this.element;
-      this.#follow(scrollHeight - scrollTop - clientHeight < 24);
+      const isAtEnd = scrollHeight - scrollTop - clientHeight < END_PX;
+      // Blocks that come into view have another height than was guessed: that is no wish to stay behind.
+      if (isAtEnd || performance.now() - this.#actedAt < ACT_LASTS_MS) this.#follow(isAtEnd);
+      else this.#toEnd();
     });
     // What was the end is not the end any more when there is less room.
     new ResizeObserver(() => this.#toEnd()).observe(this.element);

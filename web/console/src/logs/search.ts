@@ -46,7 +46,9 @@ export class Search {
 
   #show(): void {
     const line = this.#found[this.#at]?.startContainer.parentElement?.closest('.line');
-    line?.scrollIntoView({ block: 'center' });
+    if (!line) return;
+    this.#view.isFollowing = false;
+    line.scrollIntoView({ block: 'center' });
   }
 
   #mark(): void {

@@ -37,10 +37,24 @@ export function frame(console: Console, spec: PaneSpec, key: string): Frame {
     iconButton('splitDown', 'Split down', () => divide('column'), { class: 'quiet icon-only wide-only' }),
     iconButton('close', 'Close pane', () => console.workspace.closePane(key)),
   );
-  const section = element('section', { class: `pane ${spec.kind}-pane`, 'aria-label': paneTitle(console, spec), 'data-testid': `${spec.kind}-pane`, 'data-id': spec.id }, bar, body);
+  const section = element(
+    'section',
+    { class: `pane ${spec.kind}-pane`, 'aria-label': paneTitle(console, spec), 'data-testid': `${spec.kind}-pane`, 'data-id': spec.id },
+    bar,
+    body,
+  );
   return { element: section, dot, title, facts, actions, body };
 }
 
-export function iconButton(name: IconName, label: string, onclick: (event: MouseEvent) => void, attributes: Attributes = {}): HTMLButtonElement {
-  return element('button', { type: 'button', class: 'quiet icon-only', 'aria-label': label, title: label, onclick, ...attributes }, icon(name));
+export function iconButton(
+  name: IconName,
+  label: string,
+  onclick: (event: MouseEvent) => void,
+  attributes: Attributes = {},
+): HTMLButtonElement {
+  return element(
+    'button',
+    { type: 'button', class: 'quiet icon-only', 'aria-label': label, title: label, onclick, ...attributes },
+    icon(name),
+  );
 }

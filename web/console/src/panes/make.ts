@@ -1,12 +1,19 @@
 import type { Console } from '../console.js';
-import { logsPane } from './logs.js';
+import { LogsPane } from './logs.js';
 import type { Pane, PaneSpec } from './pane.js';
-import { recordingPane } from './recording.js';
-import { sessionPane } from './session.js';
-import { terminalPane } from './terminal.js';
-
-const MAKERS = { terminal: terminalPane, logs: logsPane, recording: recordingPane, session: sessionPane };
+import { RecordingPane } from './recording.js';
+import { SessionPane } from './session.js';
+import { TerminalPane } from './terminal.js';
 
 export function makePane(console: Console, spec: PaneSpec, key: string): Pane {
-  return MAKERS[spec.kind](console, spec, key);
+  switch (spec.kind) {
+    case 'terminal':
+      return new TerminalPane(console, spec, key);
+    case 'logs':
+      return new LogsPane(console, spec, key);
+    case 'recording':
+      return new RecordingPane(console, spec, key);
+    case 'session':
+      return new SessionPane(console, spec, key);
+  }
 }

@@ -9,7 +9,7 @@ import { element, fill, setText } from '../page/element.js';
 import { openMenu } from '../page/menu.js';
 import { emulator } from '../terminal/emulator.js';
 import { keyBar } from '../terminal/key_bar.js';
-import { frame, iconButton } from './frame.js';
+import { frame, type Frame, iconButton } from './frame.js';
 import type { Pane, PaneSpec } from './pane.js';
 import { followProcess } from './process_facts.js';
 
@@ -17,85 +17,114 @@ import { followProcess } from './process_facts.js';
 const SCROLLBACK_LINES = 1000;
 
 /** A terminal to work in. Its screen has the size that the server says; what fits here is a wish. */
-export function terminalPane(console: Console, spec: PaneSpec, key: string): Pane {
-  const terminal = emulator();
-  const fit = new FitAddon();
-  const addon = new OutliveAddon({ client: console.outlive });
-  terminal.loadAddon(fit);
-  terminal.loadAddon(addon);
-
-  const parts = frame(console, spec, key);
-  const screen = element('div', { class: 'screen', 'data-testid': 'terminal' });
-  const banner = element('div', { class: 'banner', role: 'status', 'data-testid': 'terminal-state' });
-  parts.body.append(screen, banner, keyBar(terminal, (data) => addon.write(data)));
-
-  const people = presence(console, spec.id);
-  const more = iconButton('more', 'More actions', () => openMenu(more, processMenu(console, spec.id, key)), { 'aria-haspopup': 'menu', 'data-testid': 'pane-menu' });
-  parts.actions.append(people.element, more);
-
-  const sizes = element('span', { class: 'fact wide-only' });
-  const role = element('span', { class: 'fact read-only', hidden: true }, 'read-only');
-  const ownTitle = element('span', { class: 'fact own-title wide-only' });
-  terminal.onTitleChange((title) => setText(ownTitle, visible(title)));
-  const unfollow = followProcess(console, spec.id, parts, [role, sizes, ownTitle], (process, before) => {
-    // Started again: the same terminal goes on.
-    if (before && process.generation > before.generation && addon.state.name === 'exited') connect();
-  });
-
-  addon.onStateChange((state) => {
-    // Whoever may not type may still look.
-    if (state.name === 'error' && isForbidden(state.error) && !isReadOnly) {
-      isReadOnly = true;
-      return queueMicrotask(connect);
-    }
-    role.hidden = !(state.name === 'connected' && state.role === 'viewer');
-    fill(banner, ...words(state, connect));
-    if (state.name === 'connected' && state.role === 'writer' && isAlone) fit.fit();
-  });
-  addon.onNotice(({ code, message }) => console.notices.say(message, 'failed', code));
-  addon.onSizeChange(({ cols, rows }) => {
-    setText(sizes, `${cols}×${rows}`);
-    const fits = fit.proposeDimensions();
-    screen.classList.toggle('larger', fits !== undefined && (cols > fits.cols || rows > fits.rows));
-  });
-  terminal.onData(() => people.somethingHappened());
-  terminal.onWriteParsed(() => people.somethingHappened());
-
-  let isReadOnly = false;
+export class TerminalPane implements Pane {
+  readonly element: HTMLElement;
+  readonly #console: Console;
+  readonly #id: string;
+  readonly #terminal = emulator();
+  readonly #fit = new FitAddon();
+  readonly #addon: OutliveAddon;
+  readonly #screen = element('div', { class: 'screen', 'data-testid': 'terminal' });
+  readonly #banner = element('div', { class: 'banner', role: 'status', 'data-testid': 'terminal-state' });
+  readonly #role = element('span', { class: 'fact read-only', hidden: true }, 'read-only');
+  readonly #size = element('span', { class: 'fact wide-only' });
+  readonly #watch = new ResizeObserver(() => this.#place());
+  readonly #ends: (() => void)[] = [];
+  #isReadOnly = false;
   /** Merely connecting does not change a terminal's size. It may if nobody else looks at it. */
-  let isAlone = true;
-  const place = () => {
-    // Hidden: it has no size, and keeps the one it had.
-    if (screen.clientWidth === 0 || screen.clientHeight === 0) return;
-    const isNew = !terminal.element;
-    if (isNew) terminal.open(screen);
-    fit.fit();
-    if (isNew) connect();
-  };
-  const watch = new ResizeObserver(place);
-  watch.observe(screen);
+  #isAlone = true;
 
-  function connect(): void {
-    isAlone = (console.processes.get(spec.id)?.attachments ?? 0) === 0;
-    addon.connect(spec.id, { begin: 'screen', scrollback: SCROLLBACK_LINES, readOnly: isReadOnly });
+  constructor(console: Console, spec: PaneSpec, key: string) {
+    this.#console = console;
+    this.#id = spec.id;
+    this.#addon = new OutliveAddon({ client: console.outlive });
+    this.#terminal.loadAddon(this.#fit);
+    this.#terminal.loadAddon(this.#addon);
+    const parts = frame(console, spec, key);
+    this.element = parts.element;
+    parts.body.append(
+      this.#screen,
+      this.#banner,
+      keyBar(this.#terminal, (data) => this.#addon.write(data)),
+    );
+    this.#addActions(parts, key);
+    this.#followFacts(parts);
+    this.#addon.onStateChange((state) => this.#show(state));
+    this.#addon.onNotice(({ code, message }) => console.notices.say(message, 'failed', code));
+    this.#addon.onSizeChange((size) => this.#showSize(size));
+    this.#watch.observe(this.#screen);
   }
 
-  return {
-    element: parts.element,
-    selection: () => terminal.getSelection(),
-    focus() {
-      // Not in the next frame: what is typed until then would go elsewhere.
-      place();
-      terminal.focus();
-    },
-    dispose() {
-      watch.disconnect();
-      unfollow();
-      people.dispose();
-      addon.dispose();
-      terminal.dispose();
-    },
-  };
+  /** Not in the next frame: what is typed until then would go elsewhere. */
+  focus(): void {
+    this.#place();
+    this.#terminal.focus();
+  }
+
+  selection(): string {
+    return this.#terminal.getSelection();
+  }
+
+  dispose(): void {
+    this.#watch.disconnect();
+    for (const end of this.#ends) end();
+    this.#addon.dispose();
+    this.#terminal.dispose();
+  }
+
+  #addActions(parts: Frame, key: string): void {
+    const people = presence(this.#console, this.#id);
+    this.#ends.push(() => people.dispose());
+    this.#terminal.onData(() => people.somethingHappened());
+    this.#terminal.onWriteParsed(() => people.somethingHappened());
+    const more = iconButton('more', 'More actions', () => openMenu(more, processMenu(this.#console, this.#id, key)), {
+      'aria-haspopup': 'menu',
+      'data-testid': 'pane-menu',
+    });
+    parts.actions.append(people.element, more);
+  }
+
+  #followFacts(parts: Frame): void {
+    const ownTitle = element('span', { class: 'fact own-title wide-only' });
+    this.#terminal.onTitleChange((title) => setText(ownTitle, visible(title)));
+    const unfollow = followProcess(this.#console, this.#id, parts, [this.#role, this.#size, ownTitle], (process, before) => {
+      // Started again: the same terminal goes on.
+      if (before && process.generation > before.generation && this.#addon.state.name === 'exited') this.#connect();
+    });
+    this.#ends.push(unfollow);
+  }
+
+  #place(): void {
+    // Hidden: it has no size, and keeps the one it had.
+    if (this.#screen.clientWidth === 0 || this.#screen.clientHeight === 0) return;
+    const isNew = !this.#terminal.element;
+    if (isNew) this.#terminal.open(this.#screen);
+    this.#fit.fit();
+    if (isNew) this.#connect();
+  }
+
+  #connect(): void {
+    this.#isAlone = (this.#console.processes.get(this.#id)?.attachments ?? 0) === 0;
+    this.#addon.connect(this.#id, { begin: 'screen', scrollback: SCROLLBACK_LINES, readOnly: this.#isReadOnly });
+  }
+
+  #show(state: State): void {
+    // Whoever may not type may still look.
+    if (state.name === 'error' && isForbidden(state.error) && !this.#isReadOnly) {
+      this.#isReadOnly = true;
+      return queueMicrotask(() => this.#connect());
+    }
+    const role = state.name === 'connected' ? state.role : undefined;
+    this.#role.hidden = role !== 'viewer';
+    fill(this.#banner, ...words(state, () => this.#connect()));
+    if (role === 'writer' && this.#isAlone) this.#fit.fit();
+  }
+
+  #showSize({ cols, rows }: { cols: number; rows: number }): void {
+    setText(this.#size, `${cols}×${rows}`);
+    const fits = this.#fit.proposeDimensions();
+    this.#screen.classList.toggle('larger', fits !== undefined && (cols > fits.cols || rows > fits.rows));
+  }
 }
 
 function isForbidden(error: Error): boolean {

@@ -19,7 +19,14 @@ export class ExecView {
     this.element = element(
       'article',
       { class: 'exec', 'data-testid': 'exec' },
-      element('header', {}, element('span', { class: 'ask', 'aria-hidden': 'true' }, '$'), element('code', {}, command), this.#end, this.#cancelButton),
+      element(
+        'header',
+        {},
+        element('span', { class: 'ask', 'aria-hidden': 'true' }, '$'),
+        element('code', {}, command),
+        this.#end,
+        this.#cancelButton,
+      ),
       this.#output.element,
     );
     setText(this.#end, 'running');
@@ -46,8 +53,21 @@ export class ExecView {
   end(exec: ExecInfo): void {
     this.isOver = true;
     this.#cancelButton.remove();
-    const how = exec.timedOut ? 'timed out' : exec.cancelled ? 'cancelled' : exec.signal ? exec.signal : exec.exitCode === 0 ? '' : `exit ${exec.exitCode ?? '?'}`;
-    const took = exec.durationMs === null || exec.durationMs === undefined ? '' : exec.durationMs < 1000 ? `${exec.durationMs} ms` : `${(exec.durationMs / 1000).toFixed(1)} s`;
+    const how = exec.timedOut
+      ? 'timed out'
+      : exec.cancelled
+        ? 'cancelled'
+        : exec.signal
+          ? exec.signal
+          : exec.exitCode === 0
+            ? ''
+            : `exit ${exec.exitCode ?? '?'}`;
+    const took =
+      exec.durationMs === null || exec.durationMs === undefined
+        ? ''
+        : exec.durationMs < 1000
+          ? `${exec.durationMs} ms`
+          : `${(exec.durationMs / 1000).toFixed(1)} s`;
     setText(this.#end, [how, took, exec.shellExited ? 'the shell ended' : ''].filter(Boolean).join(' · '));
     this.#end.classList.toggle('failed', how !== '');
   }

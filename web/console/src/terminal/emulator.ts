@@ -2,6 +2,7 @@ import { Unicode11Addon } from '@xterm/addon-unicode11';
 import { type ITerminalOptions, Terminal } from '@xterm/xterm';
 import { terminalColours } from '../look/terminal_colours.js';
 import { currentTheme, onThemeChange } from '../look/theme.js';
+import { isReadOut, onReadOutChange } from './screen_reader.js';
 
 const FONT = 'ui-monospace, "SF Mono", "Cascadia Mono", "JetBrains Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace';
 /** What was scrolled away stays reachable in the page; the log on the server has more. */
@@ -20,14 +21,17 @@ export function emulator(options: ITerminalOptions = {}): Terminal {
     minimumContrastRatio: 3,
     // The widths of Unicode 11 are "proposed" by xterm.js, as is loading them.
     allowProposedApi: true,
+    screenReaderMode: isReadOut(),
     ...options,
   });
   terminal.loadAddon(new Unicode11Addon());
   terminal.unicode.activeVersion = '11';
   const unfollow = onThemeChange(() => (terminal.options.theme = terminalColours(currentTheme())));
+  const unlisten = onReadOutChange(() => (terminal.options.screenReaderMode = isReadOut()));
   const { dispose } = terminal;
   terminal.dispose = () => {
     unfollow();
+    unlisten();
     dispose.call(terminal);
   };
   return terminal;

@@ -15,7 +15,8 @@ export function fitFont(terminal: Terminal, place: HTMLElement): () => void {
     if (!drawn || drawn.offsetWidth === 0 || place.clientWidth === 0) return 1;
     return Math.min((place.clientWidth - EDGE_PX) / drawn.offsetWidth, (place.clientHeight - EDGE_PX) / drawn.offsetHeight);
   };
-  const set = (size: number) => (terminal.options.fontSize = Math.min(LARGEST_PX, Math.max(SMALLEST_PX, Math.floor(size / STEP_PX) * STEP_PX)));
+  const set = (size: number) =>
+    (terminal.options.fontSize = Math.min(LARGEST_PX, Math.max(SMALLEST_PX, Math.floor(size / STEP_PX) * STEP_PX)));
   return () => {
     if (isDue) return;
     isDue = true;
