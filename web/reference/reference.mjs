@@ -1,0 +1,64 @@
+// Are repaints right? node reference.mjs --repaints PROGRAM [--seed N] [--cuts 1000] [--only NAME]... [--mode MODE]...
+// The last line is `N passed, M failed`. See README.md.
+
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { check } from './check.mjs';
+import { commandOf } from './program.mjs';
+import { streams } from './streams.mjs';
+
+/** Cuts of a mode, of the 1,000 of a plain check. */
+const MODES = {
+  plain: { scrollback: 0, restart: false, share: 1 },
+  restart: { scrollback: 0, restart: true, share: 0.3 },
+  scrollback: { scrollback: 200, restart: false, share: 0.1 },
+};
+
+/** Says `report(name, ok, why)` for each stream in each mode. */
+export async function reference({ program, seed, cuts = 1000, only = [], modes = Object.keys(MODES), patience = 1, report }) {
+  for (const stream of streams(only)) {
+    for (const name of modes) {
+      const { share, ...mode } = MODES[name];
+      const begun = Date.now();
+      const title = `repaints_${stream.name}_${name}`;
+      try {
+        const done = await check(program, stream, { ...mode, cuts: Math.max(1, Math.round(cuts * share)) }, seed, patience);
+        const again = `node reference.mjs --repaints … --seed ${seed} --cuts ${cuts} --only ${stream.name} --mode ${name}`;
+        report(title, done.failures.length === 0, [...done.failures, again].join('\n'), { ...done, ms: Date.now() - begun });
+      } catch (error) {
+        report(title, false, String(error.stack ?? error));
+      }
+    }
+  }
+}
+
+export function randomSeed() {
+  return Math.floor(Math.random() * 2 ** 32);
+}
+
+async function main() {
+  const { values } = parseArgs({
+    options: {
+      repaints: { type: 'string' },
+      seed: { type: 'string' },
+      cuts: { type: 'string', default: '1000' },
+      only: { type: 'string', multiple: true },
+      mode: { type: 'string', multiple: true },
+      failures: { type: 'string', default: '1' },
+    },
+  });
+  if (!values.repaints) throw new Error('usage: node reference.mjs --repaints PROGRAM [--seed N] [--cuts N] [--only NAME]... [--mode MODE]...');
+  const seed = values.seed === undefined ? randomSeed() : Number(values.seed);
+  console.log(`seed ${seed}`);
+  const tally = { passed: 0, failed: 0 };
+  const report = (name, ok, why, done) => {
+    tally[ok ? 'passed' : 'failed'] += 1;
+    console.log(ok ? `ok ${name} (${done.cuts} cuts, ${done.probed} probed, ${done.ms} ms)` : `FAIL ${name}: ${why}`);
+  };
+  const { only, mode: modes, failures } = values;
+  await reference({ program: commandOf(values.repaints), seed, cuts: Number(values.cuts), only, modes, patience: Number(failures), report });
+  console.log(`${tally.passed} passed, ${tally.failed} failed`);
+  process.exitCode = tally.failed === 0 ? 0 : 1;
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) await main();
