@@ -15,6 +15,7 @@ export class Emulator {
     this.terminal.unicode.activeVersion = '11';
     this.core = this.terminal._core;
     this.held = NOTHING;
+    printOneByOne(this.core);
     // A page would take these over into its theme; without one nobody keeps them.
     this.colours = new Map();
     this.core._inputHandler.onColor((event) => event.forEach((request) => this.colour(request)));
@@ -56,6 +57,18 @@ export class Emulator {
     else if (index !== undefined) this.colours.delete(index);
     else for (let i = 0; i < 256; i += 1) this.colours.delete(i);
   }
+}
+
+/**
+ * Without wrapping, a wide character that does not fit moves the cursor back onto what may be the second half of
+ * another one, and whether that one is mended depends on where a write happens to end. One character at a time it
+ * always is.
+ */
+function printOneByOne({ _inputHandler: handler, coreService }) {
+  handler._parser.setPrintHandler((data, start, end) => {
+    if (coreService.decPrivateModes.wraparound) handler.print(data, start, end);
+    else for (let i = start; i < end; i += 1) handler.print(data, i, i + 1);
+  });
 }
 
 /**

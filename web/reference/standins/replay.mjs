@@ -33,10 +33,11 @@ if (!values.list) for await (const line of createInterface({ input: process.stdi
 
 function answer({ bytes, cols, rows, resizes, cuts, scrollback }) {
   const stream = Buffer.from(bytes, 'base64');
+  // A resize needs the lines above the screen; then, and when they are asked for, everything comes as live bytes.
   const end = scrollback > 0 ? 0 : Math.min(stream.length, ...resizes.map(({ offset }) => offset - 1));
   const places = placesToGoOn(stream, cols, rows, end);
   for (const cut of cuts) {
-    const { offset, x, y } = places.findLast((place) => place.offset <= cut);
+    const { offset, x, y } = cut > end ? places[0] : places.findLast((place) => place.offset <= cut);
     const repaint = Buffer.concat([
       Buffer.from(AS_NEW), stream.subarray(0, offset), Buffer.from(WITHOUT_LINES_ABOVE), Buffer.from(spoil({ x, y })),
     ]);
@@ -54,8 +55,9 @@ function placesToGoOn(stream, cols, rows, end) {
     const { _parser: parser } = core._inputHandler;
     const { active, normal } = core._bufferService.buffers;
     const between = parser.currentState === 0 && parser.precedingJoinState === 0 && emulator.held.length === 0;
-    // It also moves a saved cursor and one beyond the edge, and does not work on the other screen.
-    const harmless = active === normal && normal.x <= cols && (normal.ybase === 0 || normal.savedY === 0);
+    // It also moves a saved cursor and one beyond the edge or the region, and does not work on the other screen.
+    const within = normal.x <= cols && !core.coreService.decPrivateModes.origin;
+    const harmless = active === normal && within && (normal.ybase === 0 || normal.savedY === 0);
     if (between && harmless) places.push({ offset, x: normal.x, y: normal.y });
   }
   return places;
