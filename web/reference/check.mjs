@@ -14,7 +14,7 @@ const PROBED = 0.1;
 /** Share of the repaints that are written over an old screen, as a client does that lost its place. */
 const OVER_OLD = 0.2;
 
-/** Mode: { scrollback, restart, cuts }. Answers { cuts, probed, failures: [text] }; gives up after `patience` failures. */
+/** Mode: { scrollback, restart, cuts }. Answers { cuts, probed, failures: [text], said }; gives up after `patience` failures. */
 export async function check(program, stream, mode, seed, patience = 1) {
   const random = new Random(seed);
   const offsets = stream.resizes.map(({ offset }) => offset);
@@ -26,13 +26,14 @@ export async function check(program, stream, mode, seed, patience = 1) {
   const reference = new Player(new Emulator(cols, rows), stream);
   const comparison = new Comparison(stream, mode, random);
   const failures = [];
-  for await (const answer of repaints(program, request)) {
+  let said = '';
+  for await (const answer of repaints(program, request, (text) => (said = text))) {
     reference.to(answer.cut);
     const wrong = comparison.at(answer, reference.emulator);
     if (wrong) failures.push(`cut ${answer.cut} (repaint for ${answer.offset}, ${answer.repaint.length} bytes): ${wrong}`);
     if (failures.length >= patience) break;
   }
-  return { cuts: cuts.length, probed: comparison.probed, failures };
+  return { cuts: cuts.length, probed: comparison.probed, failures, said };
 }
 
 class Comparison {

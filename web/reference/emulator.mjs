@@ -16,6 +16,8 @@ export class Emulator {
     this.core = this.terminal._core;
     this.held = NOTHING;
     printOneByOne(this.core);
+    copyMarksRight(this.core);
+    keepSavedRow(this.terminal);
     // A page would take these over into its theme; without one nobody keeps them.
     this.colours = new Map();
     this.core._inputHandler.onColor((event) => event.forEach((request) => this.colour(request)));
@@ -30,12 +32,16 @@ export class Emulator {
 
   resize(cols, rows) {
     this.terminal.resize(cols, rows);
+    // xterm.js 6.0.0 leaves the alternate screen its old room while it is not shown; when it has become smaller there
+    // are lines above it afterwards, and saved cursors move with them.
+    const { alt } = this.core._bufferService.buffers;
+    if (alt.lines.length === 0) alt.lines.maxLength = rows;
   }
 
   /** As new, in a tenth of the time a new one takes. */
   renew(cols, rows) {
     const { core } = this;
-    if (cols !== core.cols || rows !== core.rows) this.terminal.resize(cols, rows);
+    if (cols !== core.cols || rows !== core.rows) this.resize(cols, rows);
     core.reset();
     // What a reset leaves as it was.
     core._inputHandler._parser.reset();
@@ -69,6 +75,45 @@ function printOneByOne({ _inputHandler: handler, coreService }) {
     if (coreService.decPrivateModes.wraparound) handler.print(data, start, end);
     else for (let i = start; i < end; i += 1) handler.print(data, i, i + 1);
   });
+}
+
+/**
+ * When xterm.js 6.0.0 wraps lines anew it copies the texts of cells with combining marks in the wrong order, and those
+ * of cells beyond the copied ones too: characters turn into each other. Nobody should have to do the same.
+ */
+function copyMarksRight({ buffer }) {
+  const line = Object.getPrototypeOf(buffer.lines.get(0));
+  if (line.copyMarksRight) return;
+  line.copyMarksRight = true;
+  const [COMBINED, EXTENDED] = [0x200000, 0x10000000];
+  line.copyCellsFrom = function copyCellsFrom(from, fromCol, toCol, length) {
+    const texts = [];
+    const attributes = [];
+    for (let i = 0; i < length; i += 1) {
+      texts.push(from._combined[fromCol + i]);
+      attributes.push(from._extendedAttrs[fromCol + i]);
+    }
+    this._data.set(from._data.slice(fromCol * 3, (fromCol + length) * 3), toCol * 3);
+    for (let i = 0; i < length; i += 1) {
+      const at = (toCol + i) * 3;
+      if (this._data[at] & COMBINED) this._combined[toCol + i] = texts[i];
+      if (this._data[at + 2] & EXTENDED) this._extendedAttrs[toCol + i] = attributes[i];
+    }
+  };
+}
+
+/**
+ * xterm.js 6.0.0 counts the saved row from the oldest line it has, and does not count anew when the lines above the
+ * screen are erased: a saved cursor, even one that nobody saved, then goes down by as many rows as there were lines.
+ */
+function keepSavedRow(terminal) {
+  const erase = (params) => {
+    const { active } = terminal._core._bufferService.buffers;
+    if (params[0] === 3) active.savedY = Math.max(active.savedY - active.ybase, 0);
+    return false; // xterm.js goes on with it.
+  };
+  terminal.parser.registerCsiHandler({ final: 'J' }, erase);
+  terminal.parser.registerCsiHandler({ prefix: '?', final: 'J' }, erase);
 }
 
 /**

@@ -1,6 +1,7 @@
 // The program under test: one request on its input, one line of output per cut.
 
 import { spawn } from 'node:child_process';
+import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 
 /** A model that thinks longer than this about a cut is stuck. */
@@ -8,11 +9,12 @@ const PATIENCE_MS = 60_000;
 
 /** What to start: a binary, or a script for this Node. */
 export function commandOf(path) {
-  return path.endsWith('.mjs') ? [process.execPath, path] : [path];
+  const whole = resolve(path);
+  return whole.endsWith('.mjs') ? [process.execPath, whole] : [whole];
 }
 
-/** Yields { cut, offset, cols, rows, repaint } for each of the request's cuts, in order. */
-export async function* repaints([command, ...args], request) {
+/** Yields { cut, offset, cols, rows, repaint } for each of the request's cuts, in order; `heard` gets what it said besides. */
+export async function* repaints([command, ...args], request, heard) {
   const child = spawn(command, args, { stdio: ['pipe', 'pipe', 'pipe'] });
   let said = '';
   child.stderr.setEncoding('utf8').on('data', (text) => (said = (said + text).slice(-2000)));
@@ -38,6 +40,8 @@ export async function* repaints([command, ...args], request) {
     if (next < request.cuts.length) {
       throw new Error(`no answer for cut ${request.cuts[next]}: ${await ended} ${said.trim()}`);
     }
+    await ended;
+    heard(said.trim());
   } finally {
     clearTimeout(stuck);
     child.kill();

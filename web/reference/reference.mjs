@@ -1,9 +1,11 @@
 // Are repaints right? node reference.mjs --repaints PROGRAM [--seed N] [--cuts 1000] [--only NAME]... [--mode MODE]...
 // The last line is `N passed, M failed`. See README.md.
 
+import { once } from 'node:events';
+import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { check } from './check.mjs';
+import { Worker } from 'node:worker_threads';
 import { commandOf } from './program.mjs';
 import { streams } from './streams.mjs';
 
@@ -14,22 +16,21 @@ const MODES = {
   scrollback: { scrollback: 200, restart: false, share: 0.1 },
 };
 
-/** Says `report(name, ok, why)` for each stream in each mode. */
+/** Says `report(name, ok, why, done)` for each stream in each mode, as they come to their ends. */
 export async function reference({ program, seed, cuts = 1000, only = [], modes = Object.keys(MODES), patience = 1, report }) {
-  for (const stream of streams(only)) {
-    for (const name of modes) {
-      const { share, ...mode } = MODES[name];
-      const begun = Date.now();
-      const title = `repaints_${stream.name}_${name}`;
-      try {
-        const done = await check(program, stream, { ...mode, cuts: Math.max(1, Math.round(cuts * share)) }, seed, patience);
-        const again = `node reference.mjs --repaints … --seed ${seed} --cuts ${cuts} --only ${stream.name} --mode ${name}`;
-        report(title, done.failures.length === 0, [...done.failures, again].join('\n'), { ...done, ms: Date.now() - begun });
-      } catch (error) {
-        report(title, false, String(error.stack ?? error));
-      }
+  const tasks = streams(only).flatMap(({ name: stream }) => modes.map((name) => ({ stream, name })));
+  await Promise.all(Array.from({ length: availableParallelism() }, async () => {
+    const worker = new Worker(new URL('worker.mjs', import.meta.url));
+    for (let task = tasks.shift(); task; task = tasks.shift()) {
+      const { share, ...mode } = MODES[task.name];
+      mode.cuts = Math.max(1, Math.round(cuts * share));
+      worker.postMessage({ program, stream: task.stream, mode, seed, patience });
+      const [done] = await once(worker, 'message');
+      const again = `node reference.mjs --repaints … --seed ${seed} --cuts ${cuts} --only ${task.stream} --mode ${task.name}`;
+      report(`repaints_${task.stream}_${task.name}`, done.failures.length === 0, [...done.failures, again].join('\n'), done);
     }
-  }
+    await worker.terminate();
+  }));
 }
 
 export function randomSeed() {
@@ -53,7 +54,7 @@ async function main() {
   const tally = { passed: 0, failed: 0 };
   const report = (name, ok, why, done) => {
     tally[ok ? 'passed' : 'failed'] += 1;
-    console.log(ok ? `ok ${name} (${done.cuts} cuts, ${done.probed} probed, ${done.ms} ms)` : `FAIL ${name}: ${why}`);
+    console.log(ok ? `ok ${name} (${done.cuts} cuts, ${done.probed} probed, ${done.ms} ms) ${done.said}` : `FAIL ${name}: ${why}`);
   };
   const { only, mode: modes, failures } = values;
   await reference({ program: commandOf(values.repaints), seed, cuts: Number(values.cuts), only, modes, patience: Number(failures), report });

@@ -4,16 +4,18 @@
 export const CELL = 4;
 const CONTENT_IS_COMBINED = 0x200000;
 const WIDTH = 0xc00000;
+const WIDE = 2 << 22;
 const COLOUR_MODE = 0x3000000;
 const RGB = 0x3000000;
 const FG_UNDERLINE = 0x10000000;
 const BG_HAS_EXTENDED = 0x10000000;
 
 /**
- * Stands for a link whose address xterm.js has forgotten, which it does when all lines it began on are cleared. What
- * the other one has in its place does not matter: nobody but xterm.js can know.
+ * Stands for what cannot be asked for; what the other one has in its place does not matter. A link whose address
+ * xterm.js has forgotten, which it does when all lines it began on are cleared: nobody else can know. And a wide
+ * character that a resize cut through, so that its first half is in the last column: no bytes bring that about.
  */
-const FORGOTTEN = 0x7ead1111;
+const ANYTHING = 0x7ead1111;
 
 const texts = [''];
 const places = new Map([['', 0]]);
@@ -81,7 +83,7 @@ export class State {
     const { numbers: a } = this;
     const { numbers: b } = other;
     for (let i = 0; i < length; i += 1) {
-      if (a[at + i] !== b[otherAt + i] && a[at + i] !== FORGOTTEN && b[otherAt + i] !== FORGOTTEN) return false;
+      if (a[at + i] !== b[otherAt + i] && a[at + i] !== ANYTHING && b[otherAt + i] !== ANYTHING) return false;
     }
     return true;
   }
@@ -157,6 +159,10 @@ export class State {
       const data = line._data;
       for (let col = 0; col < cols; col += 1) {
         const content = data[col * 3];
+        if (col === cols - 1 && (content & WIDTH) === WIDE) {
+          for (let i = 0; i < CELL; i += 1) this.put(ANYTHING);
+          continue;
+        }
         this.put(content & CONTENT_IS_COMBINED ? -1 - ((content & WIDTH) | place(line._combined[col])) : content);
         this.attributes(data[col * 3 + 1], data[col * 3 + 2], line._extendedAttrs[col], links);
       }
@@ -174,7 +180,7 @@ export class State {
     // The style a link covers (xterm.js shows links dashed) is still there when the link is not.
     const style = (extended._ext & 0x1c000000) >> 26;
     const link = extended.urlId ? links.getLinkData(extended.urlId) : undefined;
-    if (extended.urlId && !link) this.put(FORGOTTEN);
+    if (extended.urlId && !link) this.put(ANYTHING);
     else if (!link && style === 0) this.put(0);
     else this.put(place(underline(style, extended.underlineColor) + (link ? ` link ${link.uri} id=${link.id ?? ''}` : '')));
   }
@@ -204,6 +210,7 @@ export class State {
 /** The four numbers of a cell, for people. */
 export function cellAt(numbers, at) {
   const [content, fg, bg, more] = numbers.subarray(at, at + CELL);
+  if (content === ANYTHING) return { text: '', width: 1, attributes: 'anything' };
   const joined = content < 0;
   const whole = joined ? -1 - content : content;
   const code = whole & 0x1fffff;
@@ -215,5 +222,5 @@ export function cellAt(numbers, at) {
 }
 
 export function attributesAt(fg, bg, more) {
-  return `fg ${hex(fg)} bg ${hex(bg)}${more === FORGOTTEN ? ' forgotten link' : more ? ` ${texts[more]}` : ''}`;
+  return `fg ${hex(fg)} bg ${hex(bg)}${more === ANYTHING ? ' forgotten link' : more ? ` ${texts[more]}` : ''}`;
 }

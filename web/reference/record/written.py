@@ -102,7 +102,7 @@ def editing():
     s.csi("m").text('\x1b[1"qprotected\x1b[0"qfree\x1b[1"q漢字\x1b[2"q').csi("?2K").text("\r\x1b[?1J\x1b[?2J").at(1, 1).csi('1"q').text("A").csi("m").text("B").csi("?K", "2J")
     for _ in range(30):
         s.csi("44m").text("lines\r\nthat scroll\r\n").csi("m")
-    s.csi("3J").text("nothing above\r\n", "more\r\n" * 20, "\x1b7").csi("3J").text("\x1b8", "saved")
+    s.csi("3J").text("nothing above\r\n", "more\r\n" * 20, "\x1b7", "x\r\n").csi("3J").text("\x1b8", "saved")
     return s
 
 
