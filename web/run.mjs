@@ -1,4 +1,4 @@
-// Builds the packages, and runs their tests against live servers: node run.mjs --binary PATH
+// Builds the packages, and runs their tests against live servers: node run.mjs --binary PATH [--repaints PATH]
 // The last line is `N passed, M failed`.
 
 import { spawnSync } from 'node:child_process';
@@ -9,11 +9,13 @@ import { run } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { gzipSync } from 'node:zlib';
+import { commandOf } from './reference/program.mjs';
+import { randomSeed, reference } from './reference/reference.mjs';
 
 /** Of all files of the console together. */
 const MOST_COMPRESSED_BYTES = 200 * 1024;
 
-const { values } = parseArgs({ options: { binary: { type: 'string' } } });
+const { values } = parseArgs({ options: { binary: { type: 'string' }, repaints: { type: 'string' } } });
 if (values.binary) process.env.OUTLIVE_BINARY = values.binary;
 const here = fileURLToPath(new URL('.', import.meta.url));
 const tally = { passed: 0, failed: 0 };
@@ -79,5 +81,7 @@ if (built) {
   ended.on('test:fail', (event) => check(event.name, false, String(event.details.error?.cause ?? event.details.error)));
   for await (const _ of ended);
 }
+
+if (values.repaints) await reference({ program: commandOf(values.repaints), seed: randomSeed(), report: check });
 console.log(`${tally.passed} passed, ${tally.failed} failed`);
 process.exit(tally.failed === 0 ? 0 : 1);
