@@ -36,6 +36,15 @@ export async function check(program, stream, mode, seed, patience = 1) {
   return { cuts: cuts.length, probed: comparison.probed, failures, said };
 }
 
+/**
+ * New sizes move a saved cursor, even one that nobody has saved, and also when it is above or below the screen: how far, nobody can know
+ * who has been told of the screen alone, as after a restart.
+ */
+function sameSavedRow(subject, reference) {
+  const [ours, theirs] = [subject, reference].map(({ core }) => core._bufferService.buffers.normal);
+  ours.savedY = ours.ybase + Math.max(theirs.savedY - theirs.ybase, 0);
+}
+
 class Comparison {
   constructor(stream, mode, random) {
     this.stream = stream;
@@ -52,8 +61,13 @@ class Comparison {
     const { stream, subject, random } = this;
     const overOld = random.next() < OVER_OLD;
     const probed = random.next() < PROBED;
-    if (overOld) subject.resize(cols, rows);
-    else subject.renew(cols, rows);
+    if (overOld) {
+      subject.resize(cols, rows);
+      // Settings of a page as well, so a repaint leaves them alone unless the program has changed them.
+      Object.assign(subject.core.options, { convertEol: false, cursorBlink: false });
+    } else {
+      subject.renew(cols, rows);
+    }
     const where = overOld ? ', written over an old screen' : '';
     // What is left of an old character is no part of the repaint.
     subject.held = subject.held.subarray(0, 0);
@@ -61,6 +75,11 @@ class Comparison {
     if (subject.held.length > 0) return `the repaint ends within a character${where}`;
     const painted = linesAbove(subject);
     new Player(subject, stream, offset).to(cut);
+    // A character that a mark could still join was printed on a screen of another size: it cannot be printed again.
+    if (stream.resizes.some((resize) => resize.offset === cut)) {
+      subject.core._inputHandler._parser.precedingJoinState = reference.core._inputHandler._parser.precedingJoinState;
+    }
+    if (this.mode.restart && stream.resizes.length > 0) sameSavedRow(subject, reference);
     const wrong = this.linesAbove(painted, reference) ?? this.difference(reference);
     if (wrong) return `${wrong.replace(/^\n?/, `after the repaint${where}:\n`)}`;
     return probed ? this.probe(cut) : undefined;

@@ -34,8 +34,10 @@ export class Emulator {
     this.terminal.resize(cols, rows);
     // xterm.js 6.0.0 leaves the alternate screen its old room while it is not shown; when it has become smaller there
     // are lines above it afterwards, and saved cursors move with them.
-    const { alt } = this.core._bufferService.buffers;
+    const { alt, normal } = this.core._bufferService.buffers;
     if (alt.lines.length === 0) alt.lines.maxLength = rows;
+    // It also leaves a saved cursor below a screen that has become smaller, where none can be saved.
+    for (const buffer of [alt, normal]) buffer.savedY = Math.min(buffer.savedY, buffer.ybase + rows - 1);
   }
 
   /** As new, in a tenth of the time a new one takes. */

@@ -135,7 +135,8 @@ export class State {
     number('blinking cursor (?12)', core.options.cursorBlink ? 1 : 0);
     text('mouse protocol', core.coreMouseService.activeProtocol);
     text('mouse encoding', core.coreMouseService.activeEncoding);
-    text('title', title);
+    // Control characters in a title mean nothing, and some clients take them for something.
+    text('title', title.replace(/[\x00-\x1f\x7f-\x9f]/g, ''));
     text('colours (OSC 4, 10, 11, 12)', [...colours].sort(([a], [b]) => a - b).map((pair) => pair.join('=')).join(' '));
     const charsets = core._charsetService;
     number('character set', charset(charsets.charset));
@@ -182,7 +183,7 @@ export class State {
     const link = extended.urlId ? links.getLinkData(extended.urlId) : undefined;
     if (extended.urlId && !link) this.put(ANYTHING);
     else if (!link && style === 0) this.put(0);
-    else this.put(place(underline(style, extended.underlineColor) + (link ? ` link ${link.uri} id=${link.id ?? ''}` : '')));
+    else this.put(place(underline(style, extended.underlineColor) + (link ? ` link ${link.uri} id=${shownId(link)}` : '')));
   }
 
   remembered(buffer, name, core) {
@@ -223,4 +224,9 @@ export function cellAt(numbers, at) {
 
 export function attributesAt(fg, bg, more) {
   return `fg ${hex(fg)} bg ${hex(bg)}${more === ANYTHING ? ' forgotten link' : more ? ` ${texts[more]}` : ''}`;
+}
+
+/** A link that had no id gets one in a repaint, so that its parts in several lines stay one link. */
+function shownId({ id = '' }) {
+  return id.startsWith('outlive-') ? '' : id;
 }

@@ -64,8 +64,7 @@ fn answer(request: &Request, out: &mut impl Write) -> Result<(), Box<dyn std::er
         if request.restart {
             let known = repaint(&model, 1000);
             let kept_back = usize::try_from(model.behind())?;
-            model = Model::new(size);
-            model.feed(known.as_bytes());
+            model = Model::restored(size, &known);
             model.feed(&bytes[at - kept_back..at]);
         }
         let offset = at as u64 - model.behind();

@@ -227,8 +227,8 @@ pub fn screens(data: &[u8]) {
     assert!(model.behind() <= data.len() as u64);
     let painted = repaint(&model, 1000);
     assert!(painted.starts_with("\x1bc"));
-    let mut again = Model::new(size(20, 6));
-    again.feed(painted.as_bytes());
+    let again = Model::restored(size(20, 6), &painted);
+    assert_eq!(again.behind(), 0);
     let _ = repaint(&again, 1000);
 }
 

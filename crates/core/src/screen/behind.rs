@@ -84,8 +84,7 @@ struct Behind {
 impl Behind {
     fn begin(log: &Log, sizes: &Sizes, checkpoint: Option<&Checkpoint>) -> Self {
         if let Some(kept) = checkpoint.filter(|kept| (log.tail()..=log.head()).contains(&kept.offset)) {
-            let mut model = Model::new(kept.size);
-            model.feed(kept.bytes.as_bytes());
+            let model = Model::restored(kept.size, &kept.bytes);
             return Self { model, offset: kept.offset, approximate: kept.approximate };
         }
         let (offset, approximate) = match log.tail() {

@@ -82,9 +82,7 @@ proptest! {
         // Without wrapping, halves of wide characters are overwritten at the edge.
         prop_assume!(!steps.iter().any(|step| matches!(step, Step::Print(bytes) if bytes.ends_with(b"?7l") || bytes.ends_with(b";7l"))));
         let model = played(&steps, usize::MAX);
-        let mut again = Model::new(Size { cols: model.cols as u16, rows: model.rows as u16 });
-        again.feed(repaint(&model, 1000).as_bytes());
-        let again = again.with_the_rest();
+        let again = Model::restored(Size { cols: model.cols as u16, rows: model.rows as u16 }, &repaint(&model, 1000));
         let shown = |model: &Model| {
             let buffer = model.active();
             let lines: Vec<String> = (0..model.rows).map(|row| buffer.row(row).map_or_else(String::new, |line| line.text(model.cols))).collect();

@@ -15,16 +15,16 @@ pub fn repaint(model: &Model, scrollback: usize) -> String {
     // What the other screen has saved is kept while it is not shown.
     if !model.shows_alternate && is_notable(&model.alternate) {
         pen.put("\x1b[?47h");
-        pen.saved(&model.alternate);
+        pen.saved(&model.alternate, saved_row(&model.alternate));
         pen.put("\x1b[?47l");
     }
-    pen.lines(&model.main, scrollback);
-    pen.belongings(&model.main);
+    let saved_above = pen.lines(&model.main, scrollback);
+    pen.belongings(&model.main, saved_above);
     if model.shows_alternate {
         pen.go_to(model.main.y, model.main.x.min(model.cols - 1));
         pen.put("\x1b[?47h");
         pen.lines(&model.alternate, 0);
-        pen.belongings(&model.alternate);
+        pen.belongings(&model.alternate, false);
     }
     pen.cursor();
     pen.modes();
@@ -35,8 +35,12 @@ pub fn repaint(model: &Model, scrollback: usize) -> String {
 /// Something other than the upper left corner was saved.
 fn is_notable(buffer: &Buffer) -> bool {
     let saved = &buffer.saved;
-    let place = (saved.x, saved.line.saturating_sub(buffer.base));
-    place != (0, 0) || saved_look(buffer) != Look::default() || saved.charset != Charset::Ascii
+    (saved.x, saved_row(buffer)) != (0, 0) || saved_look(buffer) != Look::default() || saved.charset != Charset::Ascii
+}
+
+/// Where on the screen a saved cursor would be restored.
+fn saved_row(buffer: &Buffer) -> usize {
+    buffer.saved.line.saturating_sub(buffer.base)
 }
 
 fn saved_look(buffer: &Buffer) -> Look {
@@ -130,13 +134,14 @@ impl Pen<'_> {
         };
     }
 
-    /// The screen, and so many lines above it.
-    fn lines(&mut self, buffer: &Buffer, scrollback: usize) {
+    /// The screen, and so many lines above it. True: the saved cursor is up there, and has been put there.
+    fn lines(&mut self, buffer: &Buffer, scrollback: usize) -> bool {
         let first = buffer.base.saturating_sub(scrollback);
         let last = (buffer.base + self.model.rows).min(buffer.lines.len());
         let lines: Vec<&Line> = buffer.lines.range(first.min(last)..last).collect();
         let bottom = self.model.rows - 1;
         let mut marks = Marks::default();
+        let mut saved_above = false;
         if lines.first().is_some_and(|line| line.wrapped) && bottom > 0 {
             self.begin_wrapped(bottom);
             marks.first = true;
@@ -161,12 +166,17 @@ impl Pen<'_> {
                 self.put("\n");
             }
             self.line(line, n.min(bottom - 1), marks);
+            if first + n == buffer.saved.line && buffer.saved.line < buffer.base {
+                self.saved(buffer, n.min(bottom - 1));
+                saved_above = true;
+            }
             marks = Marks { first: next.wrapped, last: false };
         }
         if let Some(line) = lines.last() {
             self.line(line, (lines.len() - 1).min(bottom), marks);
         }
         self.look(Look::default());
+        saved_above
     }
 
     /// The first line goes on from one that is not there.
@@ -258,7 +268,7 @@ impl Pen<'_> {
     }
 
     /// What each of the two screens has of its own: tabs, a saved cursor, rows that scroll.
-    fn belongings(&mut self, buffer: &Buffer) {
+    fn belongings(&mut self, buffer: &Buffer, saved_above: bool) {
         if !buffer.has_usual_tabs() {
             self.put("\x1b[3g");
             for col in buffer.tabs.iter().filter(|col| **col < self.model.cols) {
@@ -266,18 +276,18 @@ impl Pen<'_> {
                 self.put("\x1bH");
             }
         }
-        if is_notable(buffer) {
-            self.saved(buffer);
+        if is_notable(buffer) && !saved_above {
+            self.saved(buffer, saved_row(buffer));
         }
         if (buffer.top, buffer.bottom) != (0, self.model.rows - 1) {
             let _ = write!(self.out, "\x1b[{};{}r", buffer.top + 1, buffer.bottom + 1);
         }
     }
 
-    fn saved(&mut self, buffer: &Buffer) {
+    fn saved(&mut self, buffer: &Buffer, row: usize) {
         let saved = buffer.saved;
         self.look(saved_look(buffer));
-        self.go_to(saved.line.saturating_sub(buffer.base).min(self.model.rows - 1), saved.x.min(self.model.cols - 1));
+        self.go_to(row.min(self.model.rows - 1), saved.x.min(self.model.cols - 1));
         if saved.charset != Charset::Ascii {
             self.designate('(', saved.charset);
         }

@@ -146,6 +146,7 @@ impl Buffer {
     pub(super) fn drop_scrollback(&mut self) {
         let surplus = self.lines.len().saturating_sub(self.rows);
         self.lines.drain(..surplus);
+        self.saved.line = self.saved.line.saturating_sub(self.base);
         self.base = self.base.saturating_sub(surplus);
     }
 
@@ -203,6 +204,8 @@ impl Buffer {
                 self.lines.iter_mut().for_each(|line| line.resize(cols));
             }
         }
+        // Not below the screen, where no cursor can be saved.
+        self.saved.line = self.saved.line.min(self.base + rows - 1);
         (self.cols, self.rows) = (cols, rows);
     }
 

@@ -25,7 +25,6 @@ impl Model {
     }
 
     pub(super) fn obey(&mut self, sequence: &[u8]) {
-        self.is_printing = false;
         match sequence {
             [0x1b, b'[', ..] => self.control(sequence),
             [0x1b, b']', text @ ..] => self.command(text),
@@ -34,7 +33,7 @@ impl Model {
             [0x1b, short @ ..] => self.escape(short),
             _ => {}
         }
-        (self.preceding, self.is_printing) = (0, false);
+        self.preceding = 0;
     }
 
     /// Control characters in the midst of a sequence count as if they came before it.
@@ -84,7 +83,7 @@ impl Model {
     fn control(&mut self, sequence: &[u8]) {
         let inside = self.execute_within(&sequence[2..]);
         let whole = [b"\x1b[", inside.as_slice()].concat();
-        let Some(control) = Control::of(&whole) else { return };
+        let Some(control) = Control::of(&whole).filter(is_well_formed) else { return };
         let numbers = Numbers::parse(control.parameters);
         let count = numbers.count();
         let first = numbers.get(0);
@@ -224,4 +223,10 @@ impl Model {
             _ => {}
         }
     }
+}
+
+/// Numbers, then other signs: in another order it means nothing.
+fn is_well_formed(control: &Control<'_>) -> bool {
+    let is_number = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b';' | b':');
+    control.parameters.iter().all(is_number) && control.intermediates.iter().all(|byte| (0x20..0x30).contains(byte))
 }

@@ -58,8 +58,6 @@ pub struct Model {
     pub(super) colors: Colors,
     /// The width of the character that was printed last, if nothing came in between: what a mark joins, or what is repeated.
     preceding: u8,
-    /// The last thing was text.
-    is_printing: bool,
     sequences: Parser,
     text: Text,
 }
@@ -80,10 +78,18 @@ impl Model {
             links: Links::default(),
             colors: Colors::default(),
             preceding: 0,
-            is_printing: false,
             sequences: Parser::default(),
             text: Text::default(),
         }
+    }
+
+    /// As it was when this repaint was made.
+    pub fn restored(size: Size, repaint: &str) -> Self {
+        let mut model = Self::new(size);
+        model.feed(repaint.as_bytes());
+        // Its last character is none of the log's, and does not wait to be joined.
+        model.finish_text();
+        model
     }
 
     pub fn feed(&mut self, bytes: &[u8]) {
@@ -95,7 +101,10 @@ impl Model {
                 self.finish_text();
                 self.obey(sequence);
             }
-            Piece::Part(_) => self.finish_text(),
+            Piece::Part(_) => {
+                self.finish_text();
+                self.preceding = 0;
+            }
         });
         self.sequences = sequences;
     }
@@ -125,7 +134,6 @@ impl Model {
         }
         // A mark that comes later would not find what it joins.
         self.finish_text();
-        self.is_printing = false;
         (self.cols, self.rows) = (cols, rows);
         for buffer in [&mut self.main, &mut self.alternate] {
             buffer.resize(cols, rows);

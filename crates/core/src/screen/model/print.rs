@@ -7,11 +7,10 @@ use super::width::width;
 impl Model {
     pub(super) fn print(&mut self, text: &str) {
         let look = self.look;
-        let was_printing = std::mem::replace(&mut self.is_printing, true);
         let x = self.buffer().x;
         let line = self.buffer().current();
         // Over the second half of a wide character.
-        if x > 0 && line.width_at(x - 1) == Some(2) && !was_printing {
+        if x > 0 && line.width_at(x - 1) == Some(2) {
             line.set(x - 1, Cell::empty(look));
         }
         for character in text.chars() {

@@ -58,7 +58,7 @@ impl Model {
                 '\0'..='\x1f' | '\x7f'..='\u{9f}' => {
                     self.print_kept();
                     self.execute(character);
-                    (self.preceding, self.is_printing) = (0, false);
+                    self.preceding = 0;
                 }
                 // A mark for the order of bytes is no text.
                 '\u{feff}' => self.lose(character.len_utf8()),
