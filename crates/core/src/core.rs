@@ -1,7 +1,7 @@
 //! The whole of the core behind one handle.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, RwLock};
 
 use outlive_holder::log::Cause;
@@ -95,6 +95,8 @@ impl Core {
             process_config: RwLock::new(process_config),
             config: RwLock::new(config),
             screens: Semaphore::new(1),
+            screen_turns: Semaphore::new(2),
+            screens_kept: AtomicUsize::new(0),
             screen_checkpoints: AtomicU64::new(0),
             ended: Notify::new(),
         });

@@ -1,6 +1,6 @@
 //! What every process needs of the rest of the core.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, RwLock};
 
 use outlive_holder::clock;
@@ -31,6 +31,10 @@ pub(crate) struct Services {
     pub(crate) config: RwLock<Config>,
     /// Screens that are brought up to date although nobody looks do so one after the other.
     pub(crate) screens: Semaphore,
+    /// Screens that are worked out at the same time.
+    pub(crate) screen_turns: Semaphore,
+    /// Models that are kept between uses.
+    pub(crate) screens_kept: AtomicUsize,
     /// How often it was kept what one shows.
     pub(crate) screen_checkpoints: AtomicU64,
     /// Something ended, so something may have to be cleaned up.

@@ -84,6 +84,35 @@ fn a_screen_in_every_format() {
 }
 
 #[test]
+fn a_window_of_four_thousand_million_cells_took_all_memory() {
+    let outlive = Outlive::start();
+    let id = terminal(&outlive, "up", &json!({ "cols": 65_535, "rows": 65_535 }));
+    outlive.wait_output(&id, "up");
+    let server = outlive.server_pid();
+    let shown = screen(&outlive, &id);
+    assert_eq!((&shown["cols"], &shown["rows"], &shown["lines"][0]), (&json!(1000), &json!(500), &json!("up")));
+    assert_eq!(outlive.server_pid(), server);
+}
+
+#[test]
+fn the_screens_of_many_terminals_are_not_all_kept() {
+    let outlive = Outlive::start();
+    let script = "seq 1 2000; exec cat";
+    let ids: Vec<String> =
+        (0..40).map(|_| outlive.start_process(json!({ "command": script, "shell": true, "tty": true }))).collect();
+    for id in &ids {
+        outlive.wait_output(id, "2000\r\n");
+    }
+    let memory = || harness::proc::memory_kib(outlive.server_pid(), "RssAnon");
+    let before = memory();
+    for id in &ids {
+        assert_eq!(screen(&outlive, id)["lines"][22], "2000");
+    }
+    // A model with its thousand lines takes more than 3 MB.
+    assert!(memory() < before + 60_000, "{before} KiB, then {}", memory());
+}
+
+#[test]
 fn what_ended_still_has_a_screen() {
     let outlive = Outlive::start();
     let id = outlive.start_process(json!({ "command": "printf 'the last words'", "shell": true, "tty": true }));

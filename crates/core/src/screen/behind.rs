@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::model::{MOST_SCROLLBACK, Model};
+use super::picture;
 use super::repaint::repaint;
 use super::snapshot::{Snapshot, snapshot};
 use crate::attach::Size;
@@ -26,6 +27,10 @@ const CHEAP_BYTES: u64 = 256 * 1024;
 /// What runs ahead of a flood rests as many times longer than it works.
 const RESTS: u32 = 9;
 const LONGEST_REST: Duration = Duration::from_secs(10);
+/// Models that are kept between uses. Each takes some megabytes, and somebody may ask for the screens of a thousand terminals.
+const MOST_KEPT: usize = 8;
+/// Nobody has a larger window; a model of it would take all memory.
+const LARGEST: Size = Size { cols: 1000, rows: 500 };
 /// A server that was started again and again leaves screens alone for a while: one of them may be the reason.
 const SAFE_FOR: Duration = Duration::from_secs(60);
 
@@ -60,6 +65,8 @@ struct State {
     behind: Option<Behind>,
     checkpoint: Option<Checkpoint>,
     used: Option<Instant>,
+    /// The model is one of those that are kept.
+    is_kept: bool,
 }
 
 impl Screen {
@@ -138,6 +145,11 @@ impl Behind {
         self.offset = end;
     }
 
+    /// With what is kept back, as far as it can be shown.
+    fn shown(&self) -> Model {
+        self.model.clone().with_the_rest()
+    }
+
     fn repaint(&self, scrollback: usize) -> Repaint {
         let size = Size { cols: small(self.model.cols), rows: small(self.model.rows) };
         let offset = self.offset - self.model.behind();
@@ -157,8 +169,12 @@ struct Sizes {
 
 impl Sizes {
     fn of(process: &Process) -> Self {
-        let (born, changes) = process.sizes();
-        Self { born: born.unwrap_or(Size { cols: 80, rows: 24 }), changes }
+        let (born, mut changes) = process.sizes();
+        let within = |size: Size| Size { cols: size.cols.min(LARGEST.cols), rows: size.rows.min(LARGEST.rows) };
+        for change in &mut changes {
+            change.size = within(change.size);
+        }
+        Self { born: within(born.unwrap_or(Size { cols: 80, rows: 24 })), changes }
     }
 
     fn at(&self, offset: u64) -> Size {
@@ -178,11 +194,12 @@ fn stored_as(id: &str) -> String {
 impl Process {
     /// What the terminal shows now.
     pub async fn snapshot(self: &Arc<Self>) -> Result<Snapshot> {
-        self.with_screen(|behind| {
-            let model = behind.model.clone().with_the_rest();
-            snapshot(&model, behind.offset, behind.approximate)
-        })
-        .await
+        self.with_screen(|behind| snapshot(&behind.shown(), behind.offset, behind.approximate)).await
+    }
+
+    /// The same as a picture, and after which byte of the log.
+    pub async fn picture(self: &Arc<Self>) -> Result<(String, u64)> {
+        self.with_screen(|behind| (picture::svg(&behind.shown()), behind.offset)).await
     }
 
     /// What a terminal must print to show the same, with so many lines above the screen.
@@ -205,7 +222,10 @@ impl Process {
         }
         let log = self.log()?;
         let sizes = Arc::new(Sizes::of(self));
-        let work = |blank: bool, state: OwnedMutexGuard<State>| {
+        let work = async |blank: bool| {
+            let state: OwnedMutexGuard<State> = Arc::clone(&self.screen.state).lock_owned().await;
+            // So many at a time: each needs memory, and a processor.
+            let _turn = self.services.screen_turns.acquire().await;
             let (process, log, sizes, look) = (Arc::clone(self), Arc::clone(&log), Arc::clone(&sizes), look.clone());
             // A long log takes a while, and no other task should wait for that.
             tokio::task::spawn_blocking(move || {
@@ -220,17 +240,18 @@ impl Process {
                 let seen = look(&behind);
                 state.behind = Some(behind);
                 state.used = Some(Instant::now());
+                process.keep_model(&mut state);
                 seen
             })
+            .await
         };
-        let lock = || Arc::clone(&self.screen.state).lock_owned();
-        if let Ok(seen) = work(false, lock().await).await {
+        if let Ok(seen) = work(false).await {
             return Ok(seen);
         }
         tracing::error!(id = self.id(), "the screen of a process could not be worked out; it begins anew");
         let failed =
             |_| Error::Exhausted { code: "screen_failed", message: "the screen could not be worked out".to_owned() };
-        work(true, lock().await).await.map_err(failed)
+        work(true).await.map_err(failed)
     }
 
     /// What this or an earlier server has kept.
@@ -243,8 +264,14 @@ impl Process {
     }
 
     fn keep_checkpoint(&self, state: &mut State) {
-        let Some(behind) = &state.behind else { return };
-        let Repaint { offset, size, bytes, approximate } = behind.repaint(MOST_SCROLLBACK);
+        if let Some(behind) = &state.behind {
+            let repaint = behind.repaint(MOST_SCROLLBACK);
+            self.keep(state, repaint);
+        }
+    }
+
+    fn keep(&self, state: &mut State, repaint: Repaint) {
+        let Repaint { offset, size, bytes, approximate } = repaint;
         let kept = Checkpoint { offset, size, bytes, approximate };
         let value = serde_json::to_vec(&kept).unwrap_or_default();
         // Without memory for it, the screen will be worked out from what the log still has.
@@ -256,6 +283,9 @@ impl Process {
 
     /// It is over with the process.
     pub(crate) fn forget_screen(&self) {
+        if let Ok(mut state) = self.screen.state.try_lock() {
+            self.give_up_model(&mut state);
+        }
         if self.services.stored.get(&stored_as(self.id())).is_some() {
             let _ = self.services.stored.put(&stored_as(self.id()), None);
         }
@@ -268,11 +298,32 @@ impl Process {
         if !is_idle {
             return;
         }
+        self.give_up_model(&mut state);
+    }
+
+    /// Keeps the model for the next one who asks, unless there are enough of them.
+    fn keep_model(&self, state: &mut State) {
+        let kept = &self.services.screens_kept;
+        if state.is_kept {
+            return;
+        }
+        if kept.fetch_add(1, Relaxed) < MOST_KEPT {
+            state.is_kept = true;
+        } else {
+            kept.fetch_sub(1, Relaxed);
+            self.give_up_model(state);
+        }
+    }
+
+    fn give_up_model(&self, state: &mut State) {
         let known = state.checkpoint.as_ref().map_or(0, |kept| kept.offset);
         if state.behind.as_ref().is_some_and(|behind| behind.offset.saturating_sub(known) > CHEAP_BYTES) {
-            self.keep_checkpoint(&mut state);
+            self.keep_checkpoint(state);
         }
         (state.behind, state.used) = (None, None);
+        if std::mem::take(&mut state.is_kept) {
+            self.services.screens_kept.fetch_sub(1, Relaxed);
+        }
     }
 
     /// Asks to be told before the log loses what the model has not seen.
@@ -308,9 +359,9 @@ impl Process {
     async fn keep_up(self: &Arc<Self>) -> Duration {
         let Ok(_turn) = self.services.screens.acquire().await else { return Duration::ZERO };
         let began = Instant::now();
-        if self.with_screen(|_| ()).await.is_ok() {
+        if let Ok(repaint) = self.with_screen(|behind| behind.repaint(MOST_SCROLLBACK)).await {
             let mut state = self.screen.state.lock().await;
-            self.keep_checkpoint(&mut state);
+            self.keep(&mut state, repaint);
         }
         began.elapsed()
     }

@@ -1,10 +1,9 @@
-//! A screen for those who have no terminal: as text, as data, as a picture.
+//! A screen for those who have no terminal: as text and as data.
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::model::{Model, Mouse, MouseEncoding};
-use super::picture;
 
 /// What a terminal shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -23,19 +22,12 @@ pub struct Snapshot {
     pub offset: u64,
     /// Part of the past is gone that may matter.
     pub approximate: bool,
-    #[serde(skip)]
-    #[schema(ignore)]
-    pub(super) svg: String,
 }
 
 impl Snapshot {
     pub fn text(&self) -> String {
         let used = self.lines.iter().rposition(|line| !line.is_empty()).map_or(0, |last| last + 1);
         self.lines[..used].iter().flat_map(|line| [line.as_str(), "\n"]).collect()
-    }
-
-    pub fn svg(&self) -> &str {
-        &self.svg
     }
 }
 
@@ -137,6 +129,5 @@ pub(super) fn snapshot(model: &Model, offset: u64, approximate: bool) -> Snapsho
             .collect(),
         offset,
         approximate,
-        svg: picture::svg(model),
     }
 }

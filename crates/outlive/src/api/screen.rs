@@ -60,8 +60,8 @@ pub(super) async fn screen(
             ("text/plain; charset=utf-8", snapshot.offset, snapshot.text())
         }
         Format::Svg => {
-            let snapshot = process.snapshot().await?;
-            ("image/svg+xml", snapshot.offset, snapshot.svg().to_owned())
+            let (picture, offset) = process.picture().await?;
+            ("image/svg+xml", offset, picture)
         }
     };
     let headers = [
