@@ -3,11 +3,11 @@
 // A saved row moves up with every line that scrolls while xterm.js has room above the screen, and stays when it has
 // none; the subject has more room than the reference. So nothing may scroll before a saved cursor is looked at.
 
-import { hidesCharset, joins } from './state.mjs';
+import { hidesCharset, joins, stranded } from './state.mjs';
 
 const CAN = '\x18';
 const GROUND = 0;
-const NOTHING_HIDDEN = '\x1b(B\x1b)B\x1b*B\x1b+B\x0f';
+const NOTHING_HIDDEN = '\x1b[?6l\x1b(B\x1b)B\x1b*B\x1b+B\x0f';
 
 /** Ways through the probes: what one of them changes the next one does not need. */
 const WAYS = [
@@ -44,7 +44,7 @@ const GOES_ON_BYTES = 600;
 /** Yields [name, bytes] in the order in which they are to be written. */
 export function* probes(random, stream, cut, reference) {
   const { core } = reference;
-  const unfair = !joins(core) || hidesCharset(core);
+  const unfair = !joins(core) || hidesCharset(core) || stranded(core);
   // What a repaint cannot say is made the same on both sides.
   if (unfair) yield ['an end to what is hidden', Buffer.from(`${CAN}${NOTHING_HIDDEN}`)];
   else if (random.below(2) === 0) {

@@ -16,7 +16,8 @@ const BG_HAS_EXTENDED = 0x10000000;
  * xterm.js has forgotten, which it does when all lines it began on are cleared: nobody else can know. And a wide
  * character that a resize cut through, so that its first half is in the last column: no bytes bring that about. And
  * that there is a character to join or repeat, where a resize has moved the cursor away from it. And the character set
- * that a restored one stands in for, where it was restored on the other screen.
+ * that a restored one stands in for, where it was restored on the other screen. And a cursor in a place where none can
+ * be put.
  */
 const ANYTHING = 0x7ead1111;
 
@@ -83,6 +84,23 @@ export function joins(core) {
 /** Whether the character set is one that was restored, and not on the screen that is shown. */
 export function hidesCharset({ _charsetService: charsets, _bufferService: { buffers } }) {
   return charsets.charset !== charsets._charsets[charsets.glevel] && charsets.charset !== buffers.active.savedCharset;
+}
+
+/**
+ * Whether the cursor is where nothing but the past can bring it: with origin mode outside of the region (it came from
+ * the other screen), or to the right of an empty last cell (the line was scrolled there under it).
+ */
+export function stranded({ coreService, cols, _bufferService: { buffers: { active } } }) {
+  const { x, y, scrollTop, scrollBottom, ybase, lines } = active;
+  if (coreService.decPrivateModes.origin && (y < scrollTop || y > scrollBottom)) return true;
+  if (x < cols) return false;
+  const { _data: data } = lines.get(ybase + y);
+  const [content, fg, bg] = data.subarray(cols * 3 - 3, cols * 3);
+  if (content & HAS_CONTENT || content >>> 22 !== 1) return false;
+  // An empty line is different: all of it can be erased from there.
+  const erased = fg === 0 && (bg & 0xfc000000) === 0;
+  for (let i = 0; erased && i < cols * 3; i += 3) if (data[i] !== content || data[i + 1] !== fg || data[i + 2] !== bg) return true;
+  return !erased;
 }
 
 /** Grows as needed, so that thousands of readings share their memory. */
@@ -158,8 +176,9 @@ export class State {
     number('columns', core.cols);
     number('rows', core.rows);
     number('alternate screen is shown', active === alt ? 1 : 0);
-    number('cursor column (columns = wrap is pending)', active.x);
-    number('cursor row', active.y);
+    const lost = stranded(core);
+    number('cursor column (columns = wrap is pending)', lost ? ANYTHING : active.x);
+    number('cursor row', lost ? ANYTHING : active.y);
     number('cursor is hidden', isCursorHidden ? 1 : 0);
     for (const [name, value] of Object.entries(decPrivateModes)) text(`mode ${name}`, String(value));
     number('insert mode', modes.insertMode ? 1 : 0);
