@@ -52,7 +52,7 @@ class Comparison {
     this.random = random;
     this.subject = new Emulator(stream.cols, stream.rows);
     this.second = new Emulator(stream.cols, stream.rows);
-    this.states = [new State(), new State()];
+    this.states = [new State(1 << 15), new State(1 << 15)];
     this.probed = 0;
   }
 

@@ -39,7 +39,7 @@ function plain(state, { kind, at, length }) {
   const numbers = state.numbers.subarray(at, at + length);
   switch (kind) {
     case 'text':
-      return JSON.stringify(textAt(numbers[0]));
+      return quoted(textAt(numbers[0]));
     case 'attributes':
       return attributesAt(...numbers);
     case 'stops':
@@ -72,10 +72,16 @@ function shown(state, { at, cols }) {
     const { text: own, width } = cellAt(state.numbers, at + 1 + col * CELL);
     text += own || (width === 0 ? '' : ' ');
   }
-  return JSON.stringify(text.trimEnd());
+  return quoted(text.trimEnd());
 }
 
 function cell(state, at) {
   const { text, width, attributes } = cellAt(state.numbers, at);
-  return `${JSON.stringify(text)} width ${width} ${attributes}`;
+  return `${quoted(text)} width ${width} ${attributes}`;
+}
+
+/** Also what cannot be seen. */
+function quoted(text) {
+  const escape = (c) => `\\u{${c.codePointAt(0).toString(16)}}`;
+  return JSON.stringify(text).replace(/[\p{C}\p{M}\p{Zl}\p{Zp}]/gu, escape);
 }

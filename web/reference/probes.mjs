@@ -3,7 +3,11 @@
 // A saved row moves up with every line that scrolls while xterm.js has room above the screen, and stays when it has
 // none; the subject has more room than the reference. So nothing may scroll before a saved cursor is looked at.
 
+import { hidesCharset, joins, stranded } from './state.mjs';
+
 const CAN = '\x18';
+const GROUND = 0;
+const NOTHING_HIDDEN = '\x1b[?6l\x1b(B\x1b)B\x1b*B\x1b+B\x0f';
 
 /** Ways through the probes: what one of them changes the next one does not need. */
 const WAYS = [
@@ -40,13 +44,15 @@ const GOES_ON_BYTES = 600;
 /** Yields [name, bytes] in the order in which they are to be written. */
 export function* probes(random, stream, cut, reference) {
   const { core } = reference;
-  if (random.below(2) === 0) {
+  const unfair = !joins(core) || hidesCharset(core) || stranded(core);
+  // What a repaint cannot say is made the same on both sides.
+  if (unfair) yield ['an end to what is hidden', Buffer.from(`${CAN}${NOTHING_HIDDEN}`)];
+  else if (random.below(2) === 0) {
     const resize = stream.resizes.find(({ offset }) => offset > cut);
     const end = Math.min(cut + GOES_ON_BYTES, resize ? resize.offset : stream.bytes.length);
     yield [`the ${end - cut} bytes that come next`, stream.bytes.subarray(cut, end)];
   }
   // Within a sequence the parser would eat the probe.
-  const GROUND = 0;
   if (core._inputHandler._parser.currentState !== GROUND) yield ['the end of a sequence', Buffer.from(CAN)];
   for (const [name, text] of WAYS[random.below(WAYS.length)]) {
     const { active, alt } = core._bufferService.buffers;

@@ -3,6 +3,7 @@
 
 export const CELL = 4;
 const CONTENT_IS_COMBINED = 0x200000;
+const HAS_CONTENT = 0x3fffff;
 const WIDTH = 0xc00000;
 const WIDE = 2 << 22;
 const COLOUR_MODE = 0x3000000;
@@ -13,7 +14,10 @@ const BG_HAS_EXTENDED = 0x10000000;
 /**
  * Stands for what cannot be asked for; what the other one has in its place does not matter. A link whose address
  * xterm.js has forgotten, which it does when all lines it began on are cleared: nobody else can know. And a wide
- * character that a resize cut through, so that its first half is in the last column: no bytes bring that about.
+ * character that a resize cut through, so that its first half is in the last column: no bytes bring that about. And
+ * that there is a character to join or repeat, where a resize has moved the cursor away from it. And the character set
+ * that a restored one stands in for, where it was restored on the other screen. And a cursor in a place where none can
+ * be put.
  */
 const ANYTHING = 0x7ead1111;
 
@@ -43,6 +47,14 @@ function underline(style, lineColour) {
   return style === 0 && colour(lineColour) === 0 ? '' : `underline ${style} ${hex(colour(lineColour))}`;
 }
 
+/**
+ * A link without an id is one link for as long as it is open; a repaint can only say so by giving it one. Those that
+ * begin like this stand for none.
+ */
+function idOf({ id }) {
+  return !id || id.startsWith('outlive-') ? '' : id;
+}
+
 export function hex(number) {
   return (number >>> 0).toString(16).padStart(8, '0');
 }
@@ -53,10 +65,48 @@ function charset(table) {
   return CHARSETS.get(table);
 }
 
+/** Whether what was printed last is what is before the cursor, with the attributes of now; or nothing was. */
+export function joins(core) {
+  const { _parser: parser, _curAttrData: now } = core._inputHandler;
+  const { active } = core._bufferService.buffers;
+  const width = (parser.precedingJoinState >> 1) & 3;
+  if (width === 0) return true;
+  const col = active.x - width;
+  const { _data: data, _extendedAttrs: extended } = active.lines.get(active.ybase + active.y);
+  const content = data[col * 3];
+  if (col < 0 || content >>> 22 !== width || (content & HAS_CONTENT) === 0) return false;
+  const both = new State();
+  both.attributes(now.fg, now.bg, now.extended, core._oscLinkService);
+  both.attributes(data[col * 3 + 1], data[col * 3 + 2], extended[col], core._oscLinkService);
+  return both.sameFrom(0, both, both.length / 2, both.length / 2);
+}
+
+/** Whether the character set is one that was restored, and not on the screen that is shown. */
+export function hidesCharset({ _charsetService: charsets, _bufferService: { buffers } }) {
+  return charsets.charset !== charsets._charsets[charsets.glevel] && charsets.charset !== buffers.active.savedCharset;
+}
+
+/**
+ * Whether the cursor is where nothing but the past can bring it: with origin mode outside of the region (it came from
+ * the other screen), or to the right of an empty last cell (the line was scrolled there under it).
+ */
+export function stranded({ coreService, cols, _bufferService: { buffers: { active } } }) {
+  const { x, y, scrollTop, scrollBottom, ybase, lines } = active;
+  if (coreService.decPrivateModes.origin && (y < scrollTop || y > scrollBottom)) return true;
+  if (x < cols) return false;
+  const { _data: data } = lines.get(ybase + y);
+  const [content, fg, bg] = data.subarray(cols * 3 - 3, cols * 3);
+  if (content & HAS_CONTENT || content >>> 22 !== 1) return false;
+  // An empty line is different: all of it can be erased from there.
+  const erased = fg === 0 && (bg & 0xfc000000) === 0;
+  for (let i = 0; erased && i < cols * 3; i += 3) if (data[i] !== content || data[i + 1] !== fg || data[i + 2] !== bg) return true;
+  return !erased;
+}
+
 /** Grows as needed, so that thousands of readings share their memory. */
 export class State {
-  constructor() {
-    this.numbers = new Int32Array(1 << 15);
+  constructor(room = 16) {
+    this.numbers = new Int32Array(room);
     this.length = 0;
     this.sections = [];
   }
@@ -126,8 +176,9 @@ export class State {
     number('columns', core.cols);
     number('rows', core.rows);
     number('alternate screen is shown', active === alt ? 1 : 0);
-    number('cursor column (columns = wrap is pending)', active.x);
-    number('cursor row', active.y);
+    const lost = stranded(core);
+    number('cursor column (columns = wrap is pending)', lost ? ANYTHING : active.x);
+    number('cursor row', lost ? ANYTHING : active.y);
     number('cursor is hidden', isCursorHidden ? 1 : 0);
     for (const [name, value] of Object.entries(decPrivateModes)) text(`mode ${name}`, String(value));
     number('insert mode', modes.insertMode ? 1 : 0);
@@ -141,9 +192,10 @@ export class State {
     const charsets = core._charsetService;
     number('character set', charset(charsets.charset));
     number('shift (GL)', charsets.glevel);
-    for (let g = 0; g < 4; g += 1) number(`G${g}`, charset(charsets._charsets[g]));
+    const hidden = hidesCharset(core) ? charsets.glevel : -1;
+    for (let g = 0; g < 4; g += 1) number(`G${g}`, g === hidden ? ANYTHING : charset(charsets._charsets[g]));
     number('state of the parser', parser.currentState);
-    number('width of the character before (for combining and REP)', (parser.precedingJoinState >> 1) & 3);
+    number('width of the character before (for combining and REP)', joins(core) ? (parser.precedingJoinState >> 1) & 3 : ANYTHING);
     this.begin('attributes of the next text', 'attributes');
     this.attributes(attributes.fg, attributes.bg, attributes.extended, core._oscLinkService);
     number('underline colour of the next text', colour(attributes.extended.underlineColor));
@@ -183,7 +235,7 @@ export class State {
     const link = extended.urlId ? links.getLinkData(extended.urlId) : undefined;
     if (extended.urlId && !link) this.put(ANYTHING);
     else if (!link && style === 0) this.put(0);
-    else this.put(place(underline(style, extended.underlineColor) + (link ? ` link ${link.uri} id=${shownId(link)}` : '')));
+    else this.put(place(underline(style, extended.underlineColor) + (link ? ` link ${link.uri} id=${idOf(link)}` : '')));
   }
 
   remembered(buffer, name, core) {
@@ -224,9 +276,4 @@ export function cellAt(numbers, at) {
 
 export function attributesAt(fg, bg, more) {
   return `fg ${hex(fg)} bg ${hex(bg)}${more === ANYTHING ? ' forgotten link' : more ? ` ${texts[more]}` : ''}`;
-}
-
-/** A link that had no id gets one in a repaint, so that its parts in several lines stay one link. */
-function shownId({ id = '' }) {
-  return id.startsWith('outlive-') ? '' : id;
 }

@@ -9,8 +9,9 @@ import { Emulator } from '../emulator.mjs';
 const AS_NEW = '\x1bc\x1b[20l\x1b[?12l\x1b[?25h\x1b]2;\x07\x1b]104\x07\x1b]110\x07\x1b]111\x07\x1b]112\x07';
 const WITHOUT_LINES_ABOVE = '\x1b[3J';
 
-/** What is written after a right repaint to spoil it; x and y are where the cursor is. */
+/** What is written after a right repaint to spoil it; x and y are where the cursor is. A lost byte is told as seen. */
 const LOSSES = {
+  byte: () => '',
   attributes: () => '\x1b[m',
   cell: ({ x, y }) => `\x1b[1;3Hx\x1b[${y + 1};${x + 1}H`,
   charset: () => '\x1b)B\x1b(B\x0f',
@@ -23,7 +24,9 @@ const LOSSES = {
   saved: () => '\x1b7',
   tabs: () => '\x1b[3g',
   title: () => '\x1b]2;lost\x07',
-  wrapped: ({ x, y }) => `\x1b[H\x1b[J\x1b[${y + 1};${x + 1}H`,
+  screen: ({ x, y }) => `\x1b[H\x1b[J\x1b[${y + 1};${x + 1}H`,
+  // A line feed that does not scroll says that the line it goes to is a new one.
+  wrapped: ({ x, y, rows }) => `\x1b[H${'\n'.repeat(rows - 1)}\x1b[${y + 1};${x + 1}H`,
 };
 
 const { values } = parseArgs({ options: { lose: { type: 'string' }, list: { type: 'boolean' } } });
@@ -39,9 +42,10 @@ function answer({ bytes, cols, rows, resizes, cuts, scrollback }) {
   for (const cut of cuts) {
     const { offset, x, y } = cut > end ? places[0] : places.findLast((place) => place.offset <= cut);
     const repaint = Buffer.concat([
-      Buffer.from(AS_NEW), stream.subarray(0, offset), Buffer.from(WITHOUT_LINES_ABOVE), Buffer.from(spoil({ x, y })),
+      Buffer.from(AS_NEW), stream.subarray(0, offset), Buffer.from(WITHOUT_LINES_ABOVE), Buffer.from(spoil({ x, y, rows })),
     ]);
-    console.log(JSON.stringify({ cut, offset, cols, rows, repaint: repaint.toString('base64') }));
+    const told = values.lose === 'byte' && offset < cut ? offset + 1 : offset;
+    console.log(JSON.stringify({ cut, offset: told, cols, rows, repaint: repaint.toString('base64') }));
   }
 }
 

@@ -103,7 +103,7 @@ export class OutliveAddon {
   async #follow(attachment: Attachment, parts: Parts, options: ConnectOptions): Promise<void> {
     const { begin = 'screen', answers = true } = options;
     // Bytes from the past belong on an empty screen; a repaint empties it by itself.
-    if (typeof begin === 'object') parts.screen.write(RESET, true);
+    if (typeof begin === 'object') parts.screen.repaint(RESET);
     /** What comes before this offset is the past. */
     let head = 0;
     try {
@@ -137,7 +137,7 @@ export class OutliveAddon {
         return this.#become({ name: 'reconnecting', why: item.why });
       case 'repaint':
         this.#rule(size, item);
-        screen.write(item.bytes, true);
+        screen.repaint(item.bytes);
         if (item.approximate) this.#notices.tell({ code: 'approximate', message: 'too much is gone to be sure of this screen' });
         return;
       case 'resized':

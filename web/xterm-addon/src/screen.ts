@@ -1,3 +1,4 @@
+import { Characters } from './characters.js';
 import { type Emulator, parsesAtOnce } from './emulator.js';
 import type { Typing } from './typing.js';
 
@@ -5,6 +6,7 @@ import type { Typing } from './typing.js';
 export class Screen {
   readonly #emulator: Emulator;
   readonly #typing: Typing;
+  readonly #characters = new Characters();
   #unparsed = 0;
   #waiting: (() => void)[] = [];
 
@@ -13,8 +15,22 @@ export class Screen {
     this.#typing = typing;
   }
 
+  /** Everything anew: what was begun before is not ended by it. */
+  repaint(data: string | Uint8Array): void {
+    this.#characters.forget();
+    this.write(typeof data === 'string' ? new TextEncoder().encode(data) : data, true);
+  }
+
   /** `isMute`: questions to the terminal in it are old, or somebody else's to answer. */
-  write(data: string | Uint8Array, isMute: boolean, whenParsed?: () => void): void {
+  write(bytes: Uint8Array, isMute: boolean, whenParsed?: () => void): void {
+    const pieces = [...this.#characters.pieces(bytes)];
+    // Half a character is taken, though nothing of it is shown.
+    const last = pieces.pop() ?? new Uint8Array(0);
+    for (const piece of pieces) this.#write(piece, isMute);
+    this.#write(last, isMute, whenParsed);
+  }
+
+  #write(data: Uint8Array, isMute: boolean, whenParsed?: () => void): void {
     this.#typing.begin(isMute);
     this.#unparsed += 1;
     const parsed = () => {
