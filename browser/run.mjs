@@ -11,6 +11,8 @@ import './checks/docs_page.mjs';
 import './checks/console/access.mjs';
 import './checks/console/terminal.mjs';
 import './checks/console/work.mjs';
+import './checks/shown/first_minute.mjs';
+import './checks/shown/full_screen.mjs';
 import './checks/shown/outage.mjs';
 import './checks/shown/server_death.mjs';
 

@@ -110,6 +110,15 @@ export class Lines {
       const watched = { pictures: 0, last: 0, wrong: [] };
       globalThis.watched = watched;
       const rows = globalThis.shownTerminal().element.querySelector('.xterm-rows');
+      // Before the requests for a frame are served a screen may be half done. Whoever waits for a size is told after them, when what will be
+      // drawn is certain; so something gets another size for each picture.
+      const clock = document.body.appendChild(document.createElement('div'));
+      clock.style.position = 'fixed';
+      clock.style.height = '1px';
+      const tick = () => {
+        clock.style.width = clock.style.width === '1px' ? '2px' : '1px';
+        requestAnimationFrame(tick);
+      };
       const look = () => {
         watched.pictures += 1;
         const texts = [...rows.children].map(({ textContent }) => textContent);
@@ -119,9 +128,9 @@ export class Lines {
         else if (numbers.some((number, y) => y > 0 && number !== numbers[y - 1] + 1)) say(`lines ${numbers.join(' ')}`);
         else if (numbers.length > 0 && numbers.at(-1) < watched.last) say(`line ${numbers.at(-1)} at the end after line ${watched.last}`);
         watched.last = Math.max(watched.last, ...numbers);
-        requestAnimationFrame(look);
       };
-      requestAnimationFrame(look);
+      new ResizeObserver(look).observe(clock);
+      tick();
     });
   }
 
