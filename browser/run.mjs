@@ -11,6 +11,7 @@ import './checks/docs_page.mjs';
 import './checks/console/access.mjs';
 import './checks/console/terminal.mjs';
 import './checks/console/work.mjs';
+import './checks/shown/coming_late.mjs';
 import './checks/shown/first_minute.mjs';
 import './checks/shown/full_screen.mjs';
 import './checks/shown/outage.mjs';

@@ -28,9 +28,9 @@ read -r end
 
 export class Lines {
   /** Starts it by the dialog of the console, and waits until the page has a size to print for. */
-  static async start(t, server, page, tag) {
+  static async start(t, server, page, tag, atOnce = 5) {
     const lines = await Lines.#prepare(t, server, page, tag);
-    await startBy(page, `exec bash ${lines.file} ${tag} 5`, { tag });
+    await startBy(page, `exec bash ${lines.file} ${tag} ${atOnce}`, { tag });
     await lines.#untilSized();
     return lines;
   }

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { setTimeout as pause } from 'node:timers/promises';
+import { screenText, startBy, typeInto, untilShown } from '../../console.mjs';
 import { check } from '../../frame.mjs';
 import { Outlive } from '../../outlive.mjs';
 import { Cable } from '../../shown/cable.mjs';
@@ -76,4 +77,23 @@ check('shown/what_is_gone_when_the_network_comes_back_is_painted_without_a_flash
   expected.top = cells.top;
   assertSameCells(cells, expected, 'the terminal after it');
   t.measured.push(`${await lines.shown()} lines`, `${cells.lines.length} in the page`, `${await lines.assertNoFlash()} pictures`);
+});
+
+check('shown/a_lost_connection_is_no_new_size_for_the_program', async (t) => {
+  const server = await Outlive.start(t);
+  const cable = await Cable.lay(t, server);
+  const page = await openShown(t, addressBy(server, cable.base));
+  const terminal = page.getByTestId('terminal');
+  await startBy(page, `exec bash -c 'while read -r word; do echo "got $word"; trap "echo now \\$(stty size)." WINCH; done'`, { tag: 'sized' });
+  await typeInto(page, terminal, 'one\n');
+  await untilShown(terminal, 'got one');
+  cable.pull();
+  await page.getByTestId('terminal-state').getByText('Coming back by itself').waitFor();
+  cable.plugIn();
+  await until('it is attached again', async () => (await server.call('GET', '/v1/processes/tag:sized')).attachments === 1);
+  await typeInto(page, terminal, 'two\n');
+  await untilShown(terminal, 'got two');
+  await typeInto(page, terminal, 'three\n');
+  await untilShown(terminal, 'got three');
+  assert.doesNotMatch(await screenText(terminal), /now \d+ \d+/, 'sizes that the program was told');
 });
