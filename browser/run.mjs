@@ -11,6 +11,7 @@ import './checks/docs_page.mjs';
 import './checks/console/access.mjs';
 import './checks/console/terminal.mjs';
 import './checks/console/work.mjs';
+import './checks/shown/cloudflare.mjs';
 import './checks/shown/strangers.mjs';
 import './checks/shown/flood.mjs';
 import './checks/shown/together.mjs';
