@@ -22,7 +22,7 @@ check('shown/a_terminal_that_is_opened_late_is_as_for_who_was_there', async (t) 
   const size = `${(await cellsIn(page)).rows}`;
   // One that joins, and then some that are alone, and may have the size they like: what was painted for another one must not suffer from that.
   const alone = ['alone', () => page.context().close()];
-  for (const [what, prepare] of [['joining', () => {}], alone, alone, alone]) {
+  for (const [what, prepare] of [['joining', () => {}], alone, alone]) {
     await prepare();
     await until('nobody else is there', async () => (await server.call('GET', `/v1/processes/${lines.id}`)).attachments === (what === 'alone' ? 0 : 1));
     const late = await openShown(t, server.opened);

@@ -36,7 +36,7 @@ check('shown/two_browsers_at_one_terminal_see_what_both_type', async (t) => {
     await shows(page, '1001 by the first');
     await shows(page, '2002 by the second');
   }
-  await until('both show the same', async () => JSON.stringify((await cellsIn(first)).lines) === JSON.stringify((await cellsIn(second)).lines)).catch(() => {});
+  await until('both show the same', async () => JSON.stringify(await cellsIn(first)) === JSON.stringify(await cellsIn(second))).catch(() => {});
   assertSameCells(await cellsIn(second), await cellsIn(first), 'the second');
   await first.inPeace();
   await second.inPeace();
@@ -74,30 +74,35 @@ check('shown/of_two_browsers_the_policy_says_whose_size_it_is', async (t) => {
   t.measured.push(`${ofFirst.replace(' ', 'x')} and ${ofSecond.replace(' ', 'x')}`);
 });
 
+/** One alone, whose terminal has settled at its size. */
+async function one(t) {
+  const server = await Outlive.start(t);
+  const page = await openShown(t, server.opened, { viewport: { width: 1200, height: 600 } });
+  await startShell(page, 'shared');
+  await type(page, 'true\n');
+  const size = await until('it has its size', async () => Number((await sizeOf(server)).split(' ')[1]) > 100 && sizeOf(server));
+  await untilAll(size, server, page);
+  return { server, page, size };
+}
+
 check('shown/who_only_comes_and_looks_changes_no_size', async (t) => {
-  const { server, first, second } = await two(t);
-  await type(first, 'true\n');
-  const before = await until('the first has its size', async () => Number((await sizeOf(server)).split(' ')[1]) > 100 && sizeOf(server));
-  await untilAll(before, server, first, second);
+  const { server, page, size } = await one(t);
   const sizes = await sizesOf(server);
-  const third = await openShown(t, server.opened, { viewport: { width: 1000, height: 500 } });
-  await openFromList(third, 'shared');
-  await until('three are there', async () => (await server.call('GET', '/v1/processes/tag:shared')).attachments === 3);
+  const other = await openShown(t, server.opened, { viewport: { width: 1000, height: 500 } });
+  await openFromList(other, 'shared');
   // Its words about the connection are gone: whatever it does by itself is done.
-  await third.locator('[data-testid=terminal-state]:empty').waitFor({ state: 'attached' });
-  await type(first, 'echo $((3 * 1000))\n');
-  await shows(third, '3000');
+  await other.locator('[data-testid=terminal-state]:empty').waitFor({ state: 'attached' });
+  await type(page, 'echo $((3 * 1000))\n');
+  await shows(other, '3000');
   assert.deepEqual(await sizesOf(server), sizes, 'sizes that it has had');
-  await untilAll(before, server, first, second, third);
+  await untilAll(size, server, page, other);
 });
 
 check('shown/a_policy_that_changes_holds_for_who_is_there', async (t) => {
-  const { server, first, second } = await two(t);
-  await type(first, 'true\n');
-  const size = await until('the first has its size', async () => Number((await sizeOf(server)).split(' ')[1]) > 100 && sizeOf(server));
+  const { server, page, size } = await one(t);
   await server.call('PATCH', '/v1/processes/tag:shared', { sizePolicy: 'fixed' });
-  await first.setViewportSize({ width: 1000, height: 700 });
-  await type(first, 'stty size\n');
-  await shows(first, size);
-  await untilAll(size, server, first, second);
+  await page.setViewportSize({ width: 1000, height: 700 });
+  await type(page, 'stty size\n');
+  await shows(page, size);
+  await untilAll(size, server, page);
 });
