@@ -8,8 +8,9 @@ export function openConsole(t, server, options = {}) {
   return openAt(t, `${server.base}/ui${server.token ? `#token=${server.token}` : ''}`, options);
 }
 
-export async function openAt(t, address, { refusals = [], ...options } = {}) {
+export async function openAt(t, address, { refusals = [], before = () => {}, ...options } = {}) {
   const page = await t.page({ viewport: { width: 1200, height: 800 }, ...options });
+  await before(page);
   const seen = { complaints: [], hosts: new Set() };
   // That a request was refused is said by the browser too; a check that provokes it says so.
   const isExpected = (text) => refusals.some((status) => text.includes(`status of ${status}`));

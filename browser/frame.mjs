@@ -8,10 +8,10 @@ const DEADLINE_SECONDS = 30;
 const registered = [];
 let failRunning = null;
 
-/** Registers a check. It passes if `fn` returns and fails if `fn` throws or is not done in time. */
-export function check(name, fn) {
+/** Registers a check. It passes if `fn` returns and fails if `fn` throws or is not done in time: `seconds`, where time itself is looked at. */
+export function check(name, fn, { seconds = DEADLINE_SECONDS } = {}) {
   if (registered.some((other) => other.name === name)) throw new Error(`two checks are named ${name}`);
-  registered.push({ name, fn });
+  registered.push({ name, fn, seconds });
 }
 
 /** All names, or those that are chosen: by the whole name, or by what it begins with up to a slash. */
@@ -29,25 +29,26 @@ export async function runAll(tools, only) {
   let passed = 0;
   let failed = 0;
   for (const entry of chosen(only)) {
-    const error = await runOne(tools, entry);
-    if (error === null) {
+    const { failure, measured } = await runOne(tools, entry);
+    const numbers = measured.length > 0 ? ` (${measured.join(', ')})` : '';
+    if (failure === null) {
       passed += 1;
-      console.log(`ok ${entry.name}`);
+      console.log(`ok ${entry.name}${numbers}`);
     } else {
       failed += 1;
-      console.log(`FAIL ${entry.name}: ${oneLine(error)}`);
+      console.log(`FAIL ${entry.name}: ${oneLine(failure)}${numbers}`);
     }
   }
   console.log(`${passed} passed, ${failed} failed`);
   return failed;
 }
 
-async function runOne(tools, { fn }) {
+async function runOne(tools, { fn, seconds }) {
   const t = new Context(tools);
   let timer;
   const outOfTime = new Promise((_, reject) => {
     failRunning = reject;
-    timer = setTimeout(() => reject(new Error(`not done within ${DEADLINE_SECONDS} s`)), DEADLINE_SECONDS * 1000);
+    timer = setTimeout(() => reject(new Error(`not done within ${seconds} s`)), seconds * 1000);
   });
   outOfTime.catch(() => {});
   let failure = null;
@@ -60,7 +61,7 @@ async function runOne(tools, { fn }) {
   failRunning = null;
   // A server that does not end is a failure too, but not instead of the first one.
   await t.cleanUp().catch((error) => (failure ??= error));
-  return failure;
+  return { failure, measured: t.measured };
 }
 
 function oneLine(error) {
@@ -71,6 +72,8 @@ function oneLine(error) {
 /** What a check may use. What it made is gone when the check is over. */
 class Context {
   #cleaners = [];
+  /** Numbers for whoever reads the result. */
+  measured = [];
 
   constructor({ binary, browser }) {
     this.binary = binary;

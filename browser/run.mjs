@@ -11,6 +11,16 @@ import './checks/docs_page.mjs';
 import './checks/console/access.mjs';
 import './checks/console/terminal.mjs';
 import './checks/console/work.mjs';
+import './checks/shown/cloudflare.mjs';
+import './checks/shown/coming_late.mjs';
+import './checks/shown/first_minute.mjs';
+import './checks/shown/flood.mjs';
+import './checks/shown/full_screen.mjs';
+import './checks/shown/looking_on.mjs';
+import './checks/shown/outage.mjs';
+import './checks/shown/server_death.mjs';
+import './checks/shown/strangers.mjs';
+import './checks/shown/together.mjs';
 
 const USAGE = 'usage: node run.mjs --binary PATH_TO_OUTLIVE [--only NAME]... [--list]';
 
