@@ -14,6 +14,7 @@ use super::snapshot::{Snapshot, snapshot};
 use crate::attach::Size;
 use crate::log::{Cursor, Flow, Item, Log, Start, StreamFilter};
 use crate::process::{Process, SizeChange};
+use crate::services::Services;
 use crate::{Error, Result};
 
 /// Read at once.
@@ -66,7 +67,23 @@ struct State {
     checkpoint: Option<Checkpoint>,
     used: Option<Instant>,
     /// The model is one of those that are kept.
-    is_kept: bool,
+    place: Option<Place>,
+}
+
+/// One of the places for models that are kept between uses.
+struct Place(Arc<Services>);
+
+impl Place {
+    fn take(services: &Arc<Services>) -> Option<Self> {
+        let free = |kept: usize| (kept < MOST_KEPT).then_some(kept + 1);
+        services.screens_kept.fetch_update(Relaxed, Relaxed, free).ok().map(|_| Self(Arc::clone(services)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.screens_kept.fetch_sub(1, Relaxed);
+    }
 }
 
 impl Screen {
@@ -303,14 +320,10 @@ impl Process {
 
     /// Keeps the model for the next one who asks, unless there are enough of them.
     fn keep_model(&self, state: &mut State) {
-        let kept = &self.services.screens_kept;
-        if state.is_kept {
-            return;
+        if state.place.is_none() {
+            state.place = Place::take(&self.services);
         }
-        if kept.fetch_add(1, Relaxed) < MOST_KEPT {
-            state.is_kept = true;
-        } else {
-            kept.fetch_sub(1, Relaxed);
+        if state.place.is_none() {
             self.give_up_model(state);
         }
     }
@@ -320,10 +333,7 @@ impl Process {
         if state.behind.as_ref().is_some_and(|behind| behind.offset.saturating_sub(known) > CHEAP_BYTES) {
             self.keep_checkpoint(state);
         }
-        (state.behind, state.used) = (None, None);
-        if std::mem::take(&mut state.is_kept) {
-            self.services.screens_kept.fetch_sub(1, Relaxed);
-        }
+        (state.behind, state.used, state.place) = (None, None, None);
     }
 
     /// Asks to be told before the log loses what the model has not seen.
