@@ -16,7 +16,8 @@ export class Outlive {
   /** Without further arguments it makes itself a token, as for everybody who just starts it. */
   static async start(t, ...args) {
     const state = join(await t.folder(), 'state');
-    const child = spawn(t.binary, ['serve', '--listen', '127.0.0.1:0', '--state-dir', state, ...args], {
+    // Shells do not end by TERM: each check with one would wait for them in the end.
+    const child = spawn(t.binary, ['serve', '--listen', '127.0.0.1:0', '--state-dir', state, '--grace-ms', '200', ...args], {
       stdio: ['ignore', 'pipe', 'pipe'],
       // The developer's own settings must not decide a check.
       env: Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('OUTLIVE_'))),
