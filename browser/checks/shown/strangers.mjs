@@ -21,8 +21,16 @@ async function framed(page, address) {
       }),
     address,
   );
-  const [frame] = page.mainFrame().childFrames();
-  return { url: frame.url(), text: await frame.locator('body').innerText(), parts: await frame.locator('#console').count() };
+  // What the browser says instead of a page is put there after the load, in place of the frame that loaded.
+  const look = async () => {
+    const [frame] = page.mainFrame().childFrames();
+    const text = await frame.evaluate(() => document.body.innerText);
+    return { url: frame.url(), text, parts: await frame.locator('#console').count() };
+  };
+  return until('the frame shows something', async () => {
+    const seen = await look().catch(() => undefined);
+    return (seen?.text || seen?.parts || seen?.url === address) && seen;
+  });
 }
 
 check('shown/no_other_site_frames_the_console', async (t) => {
