@@ -137,11 +137,12 @@ export class OutliveAddon {
         return this.#become({ name: 'reconnecting', why: item.why });
       case 'repaint':
         this.#rule(size, item);
-        screen.repaint(item.bytes);
+        size.hold();
+        screen.repaint(item.bytes, () => size.release());
         if (item.approximate) this.#notices.tell({ code: 'approximate', message: 'too much is gone to be sure of this screen' });
         return;
       case 'resized':
-        return this.#rule(size, item);
+        return this.#rule(size, item, item.sizePolicy ? this.#mayType && item.sizePolicy === 'latest' : undefined);
       case 'gap':
         return this.#notices.tell({ code: 'gap', message: `${item.to - item.from} bytes are gone` });
       case 'notice':
@@ -154,7 +155,7 @@ export class OutliveAddon {
     }
   }
 
-  #rule(ruling: RulingSize, { cols, rows }: Size, weRule?: boolean): void {
+  #rule(ruling: RulingSize, { cols, rows }: Size, weRule?: boolean | undefined): void {
     ruling.rule({ cols, rows }, weRule);
     this.#sizes.tell({ cols, rows });
   }

@@ -16,9 +16,9 @@ export class Screen {
   }
 
   /** Everything anew: what was begun before is not ended by it. */
-  repaint(data: string | Uint8Array): void {
+  repaint(data: string | Uint8Array, whenParsed?: () => void): void {
     this.#characters.forget();
-    this.write(typeof data === 'string' ? new TextEncoder().encode(data) : data, true);
+    this.write(typeof data === 'string' ? new TextEncoder().encode(data) : data, true, whenParsed);
   }
 
   /** `isMute`: questions to the terminal in it are old, or somebody else's to answer. */

@@ -12,6 +12,9 @@ export class RulingSize {
   #isObeying = false;
   /** A wish of ours is granted for certain, so the emulator need not wait for it. */
   #weRule = false;
+  /** A repaint for the ruling size is not parsed yet; what was wished for meanwhile waits. */
+  #isHeld = false;
+  #wished: Size | undefined;
 
   constructor(emulator: Emulator, wish: (size: Size) => unknown) {
     this.#emulator = emulator;
@@ -21,6 +24,21 @@ export class RulingSize {
   /** Nobody rules: before and after a connection. */
   forget(): void {
     this.#ruling = undefined;
+    this.#isHeld = false;
+    this.#wished = undefined;
+  }
+
+  /** The emulator keeps the ruling size until `release`: what was painted for it must not be parsed at another. */
+  hold(): void {
+    this.#isHeld = true;
+  }
+
+  release(): void {
+    if (!this.#isHeld) return;
+    this.#isHeld = false;
+    const wished = this.#wished;
+    this.#wished = undefined;
+    if (wished) this.#emulator.resize(wished.cols, wished.rows);
   }
 
   /** As the server says. */
@@ -33,6 +51,11 @@ export class RulingSize {
   /** From the emulator's `onResize`. */
   changed(size: Size): void {
     if (this.#isObeying) return;
+    if (this.#isHeld) {
+      this.#wished = size;
+      // Before the emulator parses, which it does in a turn of its own.
+      return queueMicrotask(() => this.#obey());
+    }
     this.#wish(size);
     // Other listeners get this size after us: not before they know it may it change again.
     if (!this.#weRule) queueMicrotask(() => this.#obey());

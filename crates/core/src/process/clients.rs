@@ -200,6 +200,8 @@ impl Process {
         }
         self.choose_size(&mut inner);
         self.updated(&mut inner, crate::events::Why::Patched);
+        drop(inner);
+        self.changed.notify_waiters();
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use super::lifecycle::{Inner, Process};
 use super::record::Idempotency;
 use super::spec::RestartMode;
 use super::state::Phase;
-use crate::attach::Size;
+use crate::attach::{Size, SizePolicy};
 use crate::log::Log;
 use crate::{Error, Result, lock};
 
@@ -109,6 +109,13 @@ impl Process {
 
     pub(crate) fn is_hidden(&self) -> bool {
         lock(&self.inner).record.hidden
+    }
+
+    /// The size that a terminal has, and by which rule.
+    pub fn ruling_size(&self) -> (Option<Size>, Option<SizePolicy>) {
+        let inner = lock(&self.inner);
+        let spec = &inner.record.spec;
+        (inner.record.size.or(spec.size()), spec.is_terminal().then_some(spec.size_policy))
     }
 
     pub fn is_terminal(&self) -> bool {

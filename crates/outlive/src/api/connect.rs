@@ -1,7 +1,7 @@
 //! The WebSocket of a process: bytes in both directions, control in JSON. The frames are in docs/wire.md.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -130,7 +130,15 @@ pub(super) async fn connect(
     let socket = socket::limited(socket, &app.limits);
     let window = query.window.map(|bytes| bytes.max(SMALLEST_WINDOW));
     let scrollback = (query.screen != Some(false)).then_some(scrollback);
-    let speech = Native { app: app.clone(), attachment, tagged, window, scrollback, told: Told::default() };
+    let speech = Native {
+        app: app.clone(),
+        attachment,
+        tagged,
+        window,
+        scrollback,
+        typed: AtomicBool::new(false),
+        told: Told::default(),
+    };
     Ok(socket.on_upgrade(move |socket| socket::serve_from(app, process, speech, cursor, screen, socket)))
 }
 
@@ -177,6 +185,7 @@ struct Native {
     window: Option<u64>,
     /// It can be shown screens, with so many lines above them.
     scrollback: Option<usize>,
+    typed: AtomicBool,
     told: Told,
 }
 
@@ -237,6 +246,11 @@ impl Speech for Native {
         self.scrollback
     }
 
+    fn wants_the_present(&self) -> bool {
+        // One that takes only so much at a time shows it to somebody.
+        self.typed.swap(false, Relaxed) && self.scrollback.is_some() && self.window.is_some()
+    }
+
     fn window(&self) -> Option<u64> {
         self.window
     }
@@ -248,7 +262,8 @@ impl Speech for Native {
 
     fn resized(&self, size: Option<Size>) -> Option<Message> {
         let Size { cols, rows } = size?;
-        Some(text(json!({ "type": "resized", "cols": cols, "rows": rows }).to_string()))
+        let policy = self.process().ruling_size().1;
+        Some(text(json!({ "type": "resized", "cols": cols, "rows": rows, "sizePolicy": policy }).to_string()))
     }
 
     fn exit(&self, exit: &Exit) -> Vec<Message> {
@@ -283,6 +298,7 @@ impl Native {
         if self.attachment.role() == Role::Viewer {
             return self.refuse("a viewer cannot send input");
         }
+        self.typed.store(true, Relaxed);
         let result = match check_size(&self.app, bytes.len()) {
             Ok(()) => self.attachment.input(bytes).await,
             Err(error) => Err(error),

@@ -44,6 +44,8 @@ impl File {
             (header::ETAG, HeaderValue::try_from(tag).unwrap_or(HeaderValue::from_static("\"\""))),
             // Asked for every time, so that a new server is never used through an old console.
             (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+            // Also when nothing has changed: a browser takes the rules of the latest answer.
+            (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
         ];
         if same {
             return (StatusCode::NOT_MODIFIED, headers).into_response();
@@ -51,7 +53,6 @@ impl File {
         let content = [
             (header::CONTENT_TYPE, HeaderValue::from_static(self.kind)),
             (header::CONTENT_ENCODING, HeaderValue::from_static("gzip")),
-            (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
         ];
         (headers, content, self.packed).into_response()
     }

@@ -23,7 +23,7 @@ use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
 use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
-use outlive_core::attach::Size;
+use outlive_core::attach::{Size, SizePolicy};
 use outlive_core::log::{Cursor, Exit, Item, Stream};
 use outlive_core::process::Process;
 use outlive_core::screen::Repaint;
@@ -43,8 +43,14 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 const FAREWELL: Duration = Duration::from_millis(200);
 /// Frames that go out before everything else is looked at again.
 const MOST_GATHERED: usize = 64;
+/// So far behind, a client that wants the present is shown the screen instead of what leads to it.
+const FAR_BEHIND: u64 = 512 * 1024;
+/// For so long after a key the answer to it may come.
+const PRESENT: Duration = Duration::from_secs(1);
 /// Replies that may wait for a client which does not read.
 const MAX_REPLIES: usize = 64;
+
+type RulingSize = (Option<Size>, Option<SizePolicy>);
 
 /// What the reading half wants of the writing half.
 pub(crate) enum Reply {
@@ -91,6 +97,11 @@ pub(crate) trait Speech: Send + Sync {
     /// The lines above the screen that a terminal is drawn anew with after a gap; `None`: it is not.
     fn repaints_after_gap(&self) -> Option<usize> {
         None
+    }
+    /// Somebody has typed since this was asked last, and waits to see what comes of it: what was printed before is worth less than
+    /// what is shown now.
+    fn wants_the_present(&self) -> bool {
+        false
     }
     /// How many bytes may be under way that the client has not acknowledged; `None`: as many as its connection takes.
     fn window(&self) -> Option<u64> {
@@ -258,13 +269,20 @@ impl<S: Speech> Writer<'_, S> {
         if let Some(repaint) = screen {
             self.paint(repaint).await?;
         }
-        let mut size = self.process.size();
+        let mut size = self.process.ruling_size();
+        let mut typed: Option<Instant> = None;
         let mut flood = Flood::new(cursor.offset());
         // Three tries before the peer is taken for dead.
         let ping_every = Duration::from_millis(self.app.limits.socket_timeout_ms / 3);
         let mut ping = tokio::time::interval(ping_every);
         ping.reset();
         loop {
+            if self.speech.wants_the_present() {
+                typed = Some(Instant::now());
+            }
+            if typed.is_some_and(|at| at.elapsed() < PRESENT) {
+                self.skip_ahead(cursor).await?;
+            }
             // What can be sent at once is gathered; what is gathered goes out before we sleep.
             // Only so much at a time: under a flood, pings and the end of things must have their turn too.
             let mut is_drained = false;
@@ -311,7 +329,7 @@ impl<S: Speech> Writer<'_, S> {
                 Some(reply) = self.queue.recv() => self.reply(cursor, reply).await?,
                 new = resized(self.process, size) => {
                     size = new;
-                    if let Some(frame) = self.speech.resized(new) {
+                    if let Some(frame) = self.speech.resized(new.0) {
                         self.send(frame).await?;
                     }
                     None
@@ -382,6 +400,19 @@ impl<S: Speech> Writer<'_, S> {
         Ok(None)
     }
 
+    async fn skip_ahead(&mut self, cursor: &mut Cursor) -> Result<(), Gone> {
+        let from = cursor.offset();
+        if cursor.log().head().saturating_sub(from) < FAR_BEHIND {
+            return Ok(());
+        }
+        let Some(screen) = self.screen_after_gap(from).await else { return Ok(()) };
+        let AfterGap::Say(gap) = self.speech.gap(from, screen.offset) else { return Ok(()) };
+        self.credit.acknowledged += screen.offset - from;
+        self.send(gap).await?;
+        cursor.skip_to(screen.offset);
+        self.paint(screen).await
+    }
+
     /// What a terminal shows by now, instead of what a client has missed and of what is left of it.
     async fn screen_after_gap(&self, to: u64) -> Option<Repaint> {
         let scrollback = self.speech.repaints_after_gap().filter(|_| self.process.is_terminal())?;
@@ -430,6 +461,7 @@ impl<S: Speech> Writer<'_, S> {
     }
 }
 
-async fn resized(process: &Process, from: Option<Size>) -> Option<Size> {
-    process.until(|process| Some(process.size()).filter(|size| *size != from)).await
+/// Another size, or another rule about whose size it is.
+async fn resized(process: &Process, from: RulingSize) -> RulingSize {
+    process.until(|process| Some(process.ruling_size()).filter(|size| *size != from)).await
 }

@@ -1,6 +1,6 @@
 /** The frames of `/connect`, as docs/wire.md has them. */
 
-import type { Role } from '../types.js';
+import type { ProcessInfo, Role } from '../types.js';
 
 export interface Ready {
   type: 'ready';
@@ -26,6 +26,8 @@ export interface Resized {
   type: 'resized';
   cols: number;
   rows: number;
+  /** By which rule; it may be the only thing that is new. */
+  sizePolicy?: ProcessInfo['sizePolicy'];
 }
 
 /** Binary frames follow that together have so many `bytes`. */

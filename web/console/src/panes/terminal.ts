@@ -31,6 +31,8 @@ export class TerminalPane implements Pane {
   readonly #watch = new ResizeObserver(() => this.#place());
   readonly #ends: (() => void)[] = [];
   #isReadOnly = false;
+  /** What it was last fitted into. */
+  #room = '';
   /** Merely connecting does not change a terminal's size. It may if nobody else looks at it. */
   #isAlone = true;
 
@@ -43,8 +45,7 @@ export class TerminalPane implements Pane {
     const parts = frame(console, spec, key);
     this.element = parts.element;
     parts.body.append(
-      this.#screen,
-      this.#banner,
+      element('div', { class: 'screen-room' }, this.#screen, this.#banner),
       keyBar(this.#terminal, (data) => this.#addon.write(data)),
     );
     this.#addActions(parts, key);
@@ -99,7 +100,10 @@ export class TerminalPane implements Pane {
     if (this.#screen.clientWidth === 0 || this.#screen.clientHeight === 0) return;
     const isNew = !this.#terminal.element;
     if (isNew) this.#terminal.open(this.#screen);
-    this.#fit.fit();
+    // Somebody else's size may rule: only another place is a reason to wish for another one.
+    const room = `${this.#screen.clientWidth} ${this.#screen.clientHeight}`;
+    if (room !== this.#room) this.#fit.fit();
+    this.#room = room;
     if (isNew) this.#connect();
   }
 
@@ -117,6 +121,8 @@ export class TerminalPane implements Pane {
     const role = state.name === 'connected' ? state.role : undefined;
     this.#role.hidden = role !== 'viewer';
     fill(this.#banner, ...words(state, () => this.#connect()));
+    // While a connection is on its way the program must not be told of a smaller window; when it is over, nothing may be covered.
+    this.#banner.classList.toggle('over', state.name === 'connecting' || state.name === 'reconnecting');
     if (role === 'writer' && this.#isAlone) this.#fit.fit();
   }
 
