@@ -11,6 +11,7 @@ import { parseArgs } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { commandOf } from './reference/program.mjs';
 import { randomSeed, reference } from './reference/reference.mjs';
+import { listed, ranges } from './reference/widths.mjs';
 
 /** Of all files of the console together. */
 const MOST_COMPRESSED_BYTES = 200 * 1024;
@@ -82,6 +83,7 @@ if (built) {
   for await (const _ of ended);
 }
 
+check('characters_are_as_wide_as_in_xterm', ranges().join() === listed().join(), 'node reference/widths.mjs prints what belongs into width_table.rs');
 if (values.repaints) await reference({ program: commandOf(values.repaints), seed: randomSeed(), report: check });
 console.log(`${tally.passed} passed, ${tally.failed} failed`);
 process.exit(tally.failed === 0 ? 0 : 1);

@@ -19,7 +19,7 @@ function enter(room, name, readOnly) {
   find('#room').textContent = room;
   // The server of this page passes on what belongs to this room, and knows by the address who it is.
   const url = `${location.origin}/in/${encodeURIComponent(room)}/as/${encodeURIComponent(name)}`;
-  const addon = new OutliveAddon({ client: new Outlive({ url }), readOnly, begin: { from: 0 } });
+  const addon = new OutliveAddon({ client: new Outlive({ url }), readOnly });
   const [terminal, fit] = [new Terminal(), new FitAddon()];
   terminal.loadAddon(fit);
   terminal.loadAddon(addon);

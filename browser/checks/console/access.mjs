@@ -66,6 +66,9 @@ check('console/a_shared_link_shows_one_terminal_once_and_types_nothing', async (
   await typeInto(page, terminal, 'seen by both\n');
   await untilShown(guest.getByTestId('terminal'), 'seen by both');
   await typeInto(guest, guest.getByTestId('terminal'), 'typed by the guest\n');
+  // What the guest typed would have come before this.
+  await typeInto(page, terminal, 'and after the guest\n');
+  await untilShown(guest.getByTestId('terminal'), 'and after the guest');
   const { attachments } = await server.call('GET', '/v1/processes/tag:shared/attachments');
   assert.deepEqual(attachments.map(({ role }) => role).sort(), ['viewer', 'writer']);
   assert.equal(attachments.find(({ role }) => role === 'viewer').lastInputAtMs ?? null, null, 'input of the guest');

@@ -2,7 +2,7 @@
 //!
 //! One request per line, `{"bytes": BASE64, "cols", "rows", "resizes": [{"offset", "cols", "rows"}], "cuts": [OFFSET…], "scrollback",
 //! "restart"}`; one line per cut, `{"cut", "offset", "cols", "rows", "repaint": BASE64}`. With `restart`, what is known is written down
-//! at some offset before the cut, and read again, as by the next server.
+//! at every cut, and read again, as by the next server.
 
 use std::io::{BufRead, Write};
 

@@ -75,7 +75,7 @@ fn a_screen_in_every_format() {
     assert!(svg.body.starts_with(b"<svg") && svg.text().contains("&lt;b&gt;&amp;"), "{}", svg.text());
     let ansi = of("ansi");
     // The last character is not in it: the log goes on with it.
-    assert_eq!(ansi.header("outlive-offset").unwrap().parse::<u64>().unwrap() + 1, shown["offset"].as_u64().unwrap());
+    assert_eq!(ansi.header("x-outlive-offset").unwrap().parse::<u64>().unwrap() + 1, shown["offset"].as_u64().unwrap());
     assert!(ansi.body.starts_with(b"\x1bc") && ansi.text().contains("\x1b[0;31mred"), "{:?}", ansi.text());
     assert_eq!((of("gif").status, of("gif").code()), (400, "invalid_query"));
     let pipes = outlive.start_process(json!({ "command": "cat" }));

@@ -12,7 +12,7 @@ use super::extract::{Params, Path};
 use super::problem::{Answer, Problem};
 use super::state::App;
 
-const OFFSET: HeaderName = HeaderName::from_static("outlive-offset");
+const OFFSET: HeaderName = HeaderName::from_static("x-outlive-offset");
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]

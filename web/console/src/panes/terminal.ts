@@ -51,7 +51,8 @@ export class TerminalPane implements Pane {
     this.#addActions(parts, key);
     this.#followFacts(parts);
     this.#addon.onStateChange((state) => this.#show(state));
-    this.#addon.onNotice(({ code, message }) => console.notices.say(message, 'failed', code));
+    // What was skipped is not missed: a screen with a thousand lines above it has come instead.
+    this.#addon.onNotice(({ code, message }) => code !== 'gap' && console.notices.say(message, 'failed', code));
     this.#addon.onSizeChange((size) => this.#showSize(size));
     this.#watch.observe(this.#screen);
   }

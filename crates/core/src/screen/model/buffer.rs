@@ -40,7 +40,7 @@ pub(crate) struct Buffer {
     has_scrollback: bool,
     pub(super) cols: usize,
     pub(super) rows: usize,
-    /// What the lines of the scrollback take altogether, as far as the next look.
+    /// Most lines that are kept; while the size changes, the larger number of the two.
     max_lines: usize,
 }
 
@@ -186,7 +186,8 @@ impl Buffer {
             if self.cols < cols {
                 self.lines.iter_mut().for_each(|line| line.resize(cols));
             }
-            let up = if self.rows < rows { self.grow(cols, rows) } else { self.shrink(rows) };
+            let up = if self.rows < rows { self.grow(cols, rows) } else { 0 };
+            self.shrink(rows);
             let surplus = self.lines.len().saturating_sub(most);
             self.lines.drain(..surplus);
             self.base = self.base.saturating_sub(surplus);
@@ -227,7 +228,7 @@ impl Buffer {
     }
 
     /// What is below the cursor goes first, then the lines on top go up into the scrollback.
-    fn shrink(&mut self, rows: usize) -> usize {
+    fn shrink(&mut self, rows: usize) {
         for _ in rows..self.rows {
             if self.lines.len() <= rows + self.base {
                 continue;
@@ -238,7 +239,6 @@ impl Buffer {
                 self.base += 1;
             }
         }
-        0
     }
 
     pub(super) fn max_lines(&self) -> usize {

@@ -1,5 +1,5 @@
 //! How many cells a character takes: ranges of those that do not take one. What Unicode 11 says of them, as the terminals of
-//! browsers read it; `web/reference/widths.mjs` prints the list, and fails if this one is another.
+//! browsers read it; `web/reference/widths.mjs` prints the list, and `web/run.mjs` fails if this one is another.
 
 #[rustfmt::skip]
 pub(super) const NOT_ONE: &[(u32, u32, u8)] = &[
