@@ -95,7 +95,7 @@ impl Core {
             process_config: RwLock::new(process_config),
             config: RwLock::new(config),
             screens: Semaphore::new(1),
-            screen_turns: Semaphore::new(2),
+            screen_turns: Arc::new(Semaphore::new(2)),
             screens_kept: AtomicUsize::new(0),
             screen_checkpoints: AtomicU64::new(0),
             ended: Notify::new(),

@@ -32,7 +32,7 @@ pub(crate) struct Services {
     /// Screens that are brought up to date although nobody looks do so one after the other.
     pub(crate) screens: Semaphore,
     /// Screens that are worked out at the same time.
-    pub(crate) screen_turns: Semaphore,
+    pub(crate) screen_turns: Arc<Semaphore>,
     /// Models that are kept between uses.
     pub(crate) screens_kept: AtomicUsize,
     /// How often it was kept what one shows.

@@ -90,8 +90,42 @@ fn a_window_of_four_thousand_million_cells_took_all_memory() {
     outlive.wait_output(&id, "up");
     let server = outlive.server_pid();
     let shown = screen(&outlive, &id);
-    assert_eq!((&shown["cols"], &shown["rows"], &shown["lines"][0]), (&json!(1000), &json!(500), &json!("up")));
+    assert_eq!((&shown["cols"], &shown["rows"], &shown["lines"][0]), (&json!(640), &json!(240), &json!("up")));
     assert_eq!(outlive.server_pid(), server);
+}
+
+#[test]
+fn a_short_text_whose_links_change_was_repainted_as_hundreds_of_megabytes() {
+    let outlive = Outlive::start();
+    let link = "u".repeat(1000);
+    let row = format!("\\033]8;;http://{link}\\033\\\\x\\033]8;;\\033\\\\y");
+    let script =
+        format!("stty raw -echo; for i in $(seq 20); do printf '{}'; done; printf done; exec cat", row.repeat(20));
+    let id = outlive.start_process(json!({ "command": script, "shell": true, "tty": true }));
+    outlive.wait_output(&id, "done");
+    let painted = outlive.get(&format!("/v1/processes/{id}/screen?format=ansi&scrollback=1000"));
+    assert!(painted.body.len() < 1_000_000, "{} bytes", painted.body.len());
+}
+
+#[test]
+fn a_sequence_without_an_end_kept_everybody_out() {
+    let outlive = Outlive::start();
+    let script = "stty raw -echo; printf 'before\\033P'; head -c 600000 /dev/zero | tr '\\0' x; printf Z; exec cat";
+    let id = outlive.start_process(json!({ "command": script, "shell": true, "tty": true, "maxLogBytes": 262_144 }));
+    outlive.wait_output(&id, "Z");
+    let mut socket = Socket::connect(outlive.http(), &id, "screen=true", false);
+    let (frame, bytes) = repaint(&mut socket);
+    assert_eq!((&frame["approximate"], &frame["offset"]), (&json!(true), &outlive.info(&id)["outputEnd"]), "{bytes:?}");
+}
+
+#[test]
+fn one_character_repeated_for_ever_is_worked_out_at_once() {
+    let outlive = Outlive::start();
+    let script = "stty raw -echo; for i in $(seq 2000); do printf 'x\\033[2147483647b'; done; printf Z; exec cat";
+    let id = outlive.start_process(json!({ "command": script, "shell": true, "tty": true }));
+    outlive.wait_output(&id, "Z");
+    // It answers within its time, however much that leaves out.
+    assert_eq!(screen(&outlive, &id)["rows"], 24);
 }
 
 #[test]

@@ -62,7 +62,7 @@ export class RulingSize {
   }
 
   #obey(): void {
-    const { cols, rows } = this.#ruling ?? this.#emulator;
+    const { cols, rows } = within(this.#ruling ?? this.#emulator);
     if (cols === this.#emulator.cols && rows === this.#emulator.rows) return;
     this.#isObeying = true;
     try {
@@ -71,4 +71,9 @@ export class RulingSize {
       this.#isObeying = false;
     }
   }
+}
+
+/** Whoever may resize a terminal could else take all memory of everybody who looks at it. */
+function within({ cols, rows }: Size): Size {
+  return { cols: Math.min(cols, 640), rows: Math.min(rows, 240) };
 }

@@ -31,7 +31,17 @@ const LONGEST_REST: Duration = Duration::from_secs(10);
 /// Models that are kept between uses. Each takes some megabytes, and somebody may ask for the screens of a thousand terminals.
 const MOST_KEPT: usize = 8;
 /// Nobody has a larger window; a model of it would take all memory.
-const LARGEST: Size = Size { cols: 1000, rows: 500 };
+const LARGEST: Size = Size { cols: 640, rows: 240 };
+/// Working out a screen may take so long. What is printed to take longer is passed over.
+const LONGEST_WORK: Duration = Duration::from_secs(3);
+/// Cells that may be touched, by sequences that touch all of them, before the clock is looked at again.
+const CELLS_PER_LOOK: usize = 32 << 20;
+/// So long somebody waits for others' screens to be worked out.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// A sequence that goes on for longer is not waited for.
+const MOST_KEPT_BACK: u64 = 64 * 1024;
+/// A checkpoint that is larger has fewer lines above the screen.
+const CHECKPOINT_BYTES: usize = 1 << 20;
 /// A server that was started again and again leaves screens alone for a while: one of them may be the reason.
 const SAFE_FOR: Duration = Duration::from_secs(60);
 
@@ -64,7 +74,8 @@ pub(crate) struct Screen {
 #[derive(Default)]
 struct State {
     behind: Option<Behind>,
-    checkpoint: Option<Checkpoint>,
+    /// What is kept is true for this offset.
+    known: u64,
     used: Option<Instant>,
     /// The model is one of those that are kept.
     place: Option<Place>,
@@ -106,7 +117,7 @@ struct Behind {
 }
 
 impl Behind {
-    fn begin(log: &Log, sizes: &Sizes, checkpoint: Option<&Checkpoint>) -> Self {
+    fn begin(log: &Log, sizes: &Sizes, checkpoint: Option<Checkpoint>) -> Self {
         if let Some(kept) = checkpoint.filter(|kept| (log.tail()..=log.head()).contains(&kept.offset)) {
             let model = Model::restored(kept.size, &kept.bytes);
             return Self { model, offset: kept.offset, approximate: kept.approximate };
@@ -128,8 +139,17 @@ impl Behind {
     fn catch_up(&mut self, log: &Arc<Log>, sizes: &Sizes) {
         let until = log.head();
         let mut cursor = Cursor::new(Arc::clone(log), Start::At(self.offset), Flow::Live, StreamFilter::All);
+        let began = Instant::now();
         while self.offset < until {
-            match cursor.try_next(PIECE_BYTES) {
+            if began.elapsed() > LONGEST_WORK {
+                self.approximate = true;
+                self.model.skip();
+                self.offset = until;
+                break;
+            }
+            // A few bytes can touch every cell.
+            let most = (CELLS_PER_LOOK / self.model.cells()).clamp(64, PIECE_BYTES);
+            match cursor.try_next(most) {
                 Some(Item::Bytes { offset, bytes, .. }) => self.feed(offset, &bytes, sizes),
                 Some(Item::Gap { to, .. }) => {
                     self.approximate = true;
@@ -169,8 +189,22 @@ impl Behind {
 
     fn repaint(&self, scrollback: usize) -> Repaint {
         let size = Size { cols: small(self.model.cols), rows: small(self.model.rows) };
-        let offset = self.offset - self.model.behind();
-        Repaint { offset, size, bytes: repaint(&self.model, scrollback), approximate: self.approximate }
+        let kept_back = self.model.behind();
+        // The beginning of what has no end may be gone from the log, and nobody would want it.
+        let is_endless = kept_back > MOST_KEPT_BACK;
+        let offset = if is_endless { self.offset } else { self.offset - kept_back };
+        Repaint { offset, size, bytes: repaint(&self.model, scrollback), approximate: self.approximate || is_endless }
+    }
+
+    /// As many lines above the screen as there is room for.
+    fn checkpoint(&self) -> Repaint {
+        let mut kept = self.repaint(MOST_SCROLLBACK);
+        for scrollback in [200, 0] {
+            if kept.bytes.len() > CHECKPOINT_BYTES {
+                kept = self.repaint(scrollback);
+            }
+        }
+        kept
     }
 }
 
@@ -241,49 +275,50 @@ impl Process {
         let sizes = Arc::new(Sizes::of(self));
         let work = async |blank: bool| {
             let state: OwnedMutexGuard<State> = Arc::clone(&self.screen.state).lock_owned().await;
-            // So many at a time: each needs memory, and a processor.
-            let _turn = self.services.screen_turns.acquire().await;
+            // So many at a time: each needs memory, and a processor. It is done when it is done, whoever has hung up meanwhile.
+            let turns = Arc::clone(&self.services.screen_turns);
+            let Ok(Ok(turn)) = tokio::time::timeout(LONGEST_WAIT, turns.acquire_owned()).await else { return Ok(None) };
             let (process, log, sizes, look) = (Arc::clone(self), Arc::clone(&log), Arc::clone(&sizes), look.clone());
             // A long log takes a while, and no other task should wait for that.
             tokio::task::spawn_blocking(move || {
-                let mut state = state;
+                let (_turn, mut state) = (turn, state);
                 // Taken out: should it fail in the midst of something, nobody uses it again.
                 let mut behind = match state.behind.take() {
                     Some(behind) if !blank => behind,
                     _ if blank => Behind::blank(&log, &sizes),
-                    _ => Behind::begin(&log, &sizes, process.checkpoint(&mut state)),
+                    _ => Behind::begin(&log, &sizes, process.checkpoint()),
                 };
                 behind.catch_up(&log, &sizes);
                 let seen = look(&behind);
                 state.behind = Some(behind);
                 state.used = Some(Instant::now());
                 process.keep_model(&mut state);
-                seen
+                Some(seen)
             })
             .await
         };
+        let busy = || {
+            let message = "other screens are being worked out; ask again, or attach without one".to_owned();
+            Error::Exhausted { code: "screen_busy", message }
+        };
         if let Ok(seen) = work(false).await {
-            return Ok(seen);
+            return seen.ok_or_else(busy);
         }
         tracing::error!(id = self.id(), "the screen of a process could not be worked out; it begins anew");
         let failed =
             |_| Error::Exhausted { code: "screen_failed", message: "the screen could not be worked out".to_owned() };
-        work(true).await.map_err(failed)
+        work(true).await.map_err(failed)?.ok_or_else(busy)
     }
 
     /// What this or an earlier server has kept.
-    fn checkpoint<'a>(&self, state: &'a mut State) -> Option<&'a Checkpoint> {
-        if state.checkpoint.is_none() {
-            let kept = self.services.stored.get(&stored_as(self.id()));
-            state.checkpoint = kept.and_then(|kept| serde_json::from_slice(&kept).ok());
-        }
-        state.checkpoint.as_ref()
+    fn checkpoint(&self) -> Option<Checkpoint> {
+        let kept = self.services.stored.get(&stored_as(self.id()))?;
+        serde_json::from_slice(&kept).ok()
     }
 
     fn keep_checkpoint(&self, state: &mut State) {
-        if let Some(behind) = &state.behind {
-            let repaint = behind.repaint(MOST_SCROLLBACK);
-            self.keep(state, repaint);
+        if let Some(checkpoint) = state.behind.as_ref().map(Behind::checkpoint) {
+            self.keep(state, checkpoint);
         }
     }
 
@@ -293,7 +328,7 @@ impl Process {
         let value = serde_json::to_vec(&kept).unwrap_or_default();
         // Without memory for it, the screen will be worked out from what the log still has.
         if !self.is_removed() && self.services.stored.put(&stored_as(self.id()), Some(value)).is_ok() {
-            state.checkpoint = Some(kept);
+            state.known = kept.offset;
             self.services.screen_checkpoints.fetch_add(1, Relaxed);
         }
     }
@@ -329,7 +364,7 @@ impl Process {
     }
 
     fn give_up_model(&self, state: &mut State) {
-        let known = state.checkpoint.as_ref().map_or(0, |kept| kept.offset);
+        let known = state.known;
         if state.behind.as_ref().is_some_and(|behind| behind.offset.saturating_sub(known) > CHEAP_BYTES) {
             self.keep_checkpoint(state);
         }
@@ -369,7 +404,7 @@ impl Process {
     async fn keep_up(self: &Arc<Self>) -> Duration {
         let Ok(_turn) = self.services.screens.acquire().await else { return Duration::ZERO };
         let began = Instant::now();
-        if let Ok(repaint) = self.with_screen(|behind| behind.repaint(MOST_SCROLLBACK)).await {
+        if let Ok(repaint) = self.with_screen(Behind::checkpoint).await {
             let mut state = self.screen.state.lock().await;
             self.keep(&mut state, repaint);
         }

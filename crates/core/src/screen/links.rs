@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 /// So many; later ones are plain text.
 const MOST: usize = 4096;
-const LONGEST: usize = 2048;
+const LONGEST: usize = 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Link {

@@ -7,9 +7,15 @@ use std::fmt::Write as _;
 
 use super::model::{Buffer, Cell, Charset, Color, ColorKind, Line, Look, Model, Style};
 
+const SCROLLBACK_CELLS: usize = 200_000;
+/// Text that changes its link with every character would make a repaint of what is short very long: beyond this it is text.
+const MOST_LINK_BYTES: usize = 256 * 1024;
+
 /// The bytes for a model, with as many lines above its screen. What the model keeps back is not in them.
 pub fn repaint(model: &Model, scrollback: usize) -> String {
-    let mut pen = Pen { out: String::with_capacity(4096), model, look: Some(Look::default()) };
+    // Of a very wide screen fewer lines: each of their cells may be a sequence of its own.
+    let scrollback = scrollback.min(SCROLLBACK_CELLS / model.cols);
+    let mut pen = Pen { out: String::with_capacity(4096), model, look: Some(Look::default()), link_bytes: 0 };
     pen.put("\x1bc");
     pen.palette();
     // What the other screen has saved is kept while it is not shown.
@@ -54,6 +60,8 @@ struct Pen<'a> {
     model: &'a Model,
     /// How the next character would look; `None`: not known.
     look: Option<Look>,
+    /// What links have taken so far.
+    link_bytes: usize,
 }
 
 impl Pen<'_> {
@@ -79,13 +87,17 @@ impl Pen<'_> {
         let _ = write!(self.out, "\x1b]2;{}\x1b\\", self.model.title);
     }
 
-    fn look(&mut self, look: Look) {
+    fn look(&mut self, mut look: Look) {
+        if self.link_bytes > MOST_LINK_BYTES {
+            look.link = 0;
+        }
         if self.look == Some(look) {
             return;
         }
         if self.look.is_none_or(|before| before.link != look.link) {
             match self.model.links.get(look.link) {
                 Some(link) => {
+                    self.link_bytes += link.id.len() + link.address.len();
                     let _ = write!(self.out, "\x1b]8;id={};{}\x1b\\", link.id, link.address);
                 }
                 None => self.put("\x1b]8;;\x1b\\"),

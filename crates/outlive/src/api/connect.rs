@@ -122,9 +122,12 @@ pub(super) async fn connect(
     let attachment = process.attach(role, Some(peer.to_string()), size)?;
     let scrollback = query.scrollback.unwrap_or(0);
     // After the size of this client has been applied: it is shown the screen that it will go on with.
-    let screen = if begins_with_screen { Some(process.repaint(scrollback).await?) } else { None };
-    let start = screen.as_ref().map_or(start, |screen| Start::At(screen.offset));
-    let cursor = begin(&log, start, flow)?;
+    let (screen, cursor) = if begins_with_screen {
+        let (screen, cursor) = begin_with_screen(&process, &log, scrollback, flow).await?;
+        (Some(screen), cursor)
+    } else {
+        (None, begin(&log, start, flow)?)
+    };
     app.metrics.attached();
     let tagged = !process.is_terminal() && !raw;
     let socket = socket::limited(socket, &app.limits);
@@ -140,6 +143,26 @@ pub(super) async fn connect(
         told: Told::default(),
     };
     Ok(socket.on_upgrade(move |socket| socket::serve_from(app, process, speech, cursor, screen, socket)))
+}
+
+/// In a flood, what a screen goes on with may be gone before anybody has it; the next one is newer.
+async fn begin_with_screen(
+    process: &Arc<Process>,
+    log: &Arc<Log>,
+    scrollback: usize,
+    flow: Flow,
+) -> Answer<(Repaint, Cursor)> {
+    const TRIES: usize = 3;
+    let mut tries = 0;
+    loop {
+        let screen = process.repaint(scrollback).await?;
+        tries += 1;
+        match begin(log, Start::At(screen.offset), flow) {
+            Ok(cursor) => return Ok((screen, cursor)),
+            Err(_) if tries < TRIES => {}
+            Err(problem) => return Err(problem),
+        }
+    }
 }
 
 /// A cursor at an offset that is there. One that is refused leaves no hold behind.

@@ -8,6 +8,9 @@ const FONT = 'ui-monospace, "SF Mono", "Cascadia Mono", "JetBrains Mono", Menlo,
 /** What was scrolled away stays reachable in the page; the log on the server has more. */
 const SCROLLBACK_LINES = 5000;
 
+/** As many times a character is repeated at most, as on the server. */
+const MOST_REPEATED = 10_000;
+
 /** An xterm.js in our colours, which it changes with the page. */
 export function emulator(options: ITerminalOptions = {}): Terminal {
   const terminal = new Terminal({
@@ -24,6 +27,8 @@ export function emulator(options: ITerminalOptions = {}): Terminal {
     screenReaderMode: isReadOut(),
     ...options,
   });
+  // Somebody's `CSI 2147483647 b` would hold the page until its memory is full.
+  terminal.parser.registerCsiHandler({ final: 'b' }, ([count]) => Number(count) > MOST_REPEATED);
   terminal.loadAddon(new Unicode11Addon());
   terminal.unicode.activeVersion = '11';
   const unfollow = onThemeChange(() => (terminal.options.theme = terminalColours(currentTheme())));

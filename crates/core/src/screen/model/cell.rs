@@ -134,7 +134,7 @@ impl Cell {
     /// A mark joins what is here.
     pub(super) fn join(&mut self, mark: char) {
         /// Nobody can see more marks than that on one character; programs that send them endlessly must not fill memory.
-        const MOST_BYTES: usize = 256;
+        const MOST_BYTES: usize = 64;
         self.glyph = match std::mem::take(&mut self.glyph) {
             Glyph::Empty => {
                 self.width = 1;

@@ -141,6 +141,10 @@ impl Model {
         }
     }
 
+    pub(super) fn cells(&self) -> usize {
+        self.cols * self.rows
+    }
+
     /// The width of the character that a mark would join, or 0.
     pub(super) fn preceding(&self) -> u8 {
         self.preceding

@@ -4,6 +4,9 @@ use super::Model;
 use super::cell::{Cell, Glyph};
 use super::width::width;
 
+/// A program that means it fills a line, or a screen.
+const MOST_REPEATED: usize = 10_000;
+
 impl Model {
     pub(super) fn print(&mut self, text: &str) {
         let look = self.look;
@@ -91,7 +94,7 @@ impl Model {
             cell.push_to(&mut text);
         }
         // More would only run through the scrollback.
-        let most = (self.rows + super::MOST_SCROLLBACK) * self.cols;
+        let most = self.cells().min(MOST_REPEATED);
         for _ in 0..count.min(most) {
             self.print(&text);
         }
