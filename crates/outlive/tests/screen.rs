@@ -110,7 +110,7 @@ fn a_short_text_whose_links_change_was_repainted_as_hundreds_of_megabytes() {
 #[test]
 fn a_sequence_without_an_end_kept_everybody_out() {
     let outlive = Outlive::start();
-    let script = "stty raw -echo; printf 'before\\033P'; head -c 600000 /dev/zero | tr '\\0' x; printf Z; exec cat";
+    let script = "stty raw -echo; printf 'before\\033P'; head -c 200000 /dev/zero | tr '\\0' x; printf Z; exec cat";
     let id = outlive.start_process(json!({ "command": script, "shell": true, "tty": true, "maxLogBytes": 262_144 }));
     outlive.wait_output(&id, "Z");
     let mut socket = Socket::connect(outlive.http(), &id, "screen=true", false);
