@@ -77,7 +77,7 @@ check('shown/what_is_gone_when_the_network_comes_back_is_painted_without_a_flash
   expected.top = cells.top;
   assertSameCells(cells, expected, 'the terminal after it');
   t.measured.push(`${await lines.shown()} lines`, `${cells.lines.length} in the page`, `${await lines.assertNoFlash()} pictures`);
-});
+}, { seconds: 90 });
 
 check('shown/a_lost_connection_is_no_new_size_for_the_program', async (t) => {
   const server = await Outlive.start(t);
