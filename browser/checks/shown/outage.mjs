@@ -66,7 +66,6 @@ check('shown/what_is_gone_when_the_network_comes_back_is_painted_without_a_flash
   const { outputEnd } = await server.call('GET', `/v1/processes/${lines.id}`);
   await until('what the page saw last is gone', async () => (await server.call('GET', `/v1/processes/${lines.id}`)).outputStart > outputEnd, 20_000);
   cable.plugIn();
-  await page.getByText('bytes are gone').first().waitFor();
   await lines.untilShownBeyond(before + 200);
   await lines.stop();
   const cells = await cellsIn(page);
