@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { commandOf } from './reference/program.mjs';
-import { randomSeed, reference } from './reference/reference.mjs';
+import { reference } from './reference/reference.mjs';
 import { listed, ranges } from './reference/widths.mjs';
 
 /** Of all files of the console together. */
@@ -84,6 +84,7 @@ if (built) {
 }
 
 check('characters_are_as_wide_as_in_xterm', ranges().join() === listed().join(), 'node reference/widths.mjs prints what belongs into width_table.rs');
-if (values.repaints) await reference({ program: commandOf(values.repaints), seed: randomSeed(), report: check });
+// The same cuts every time: of the streams that may differ now and then, chance would decide. By hand the cuts are others each time.
+if (values.repaints) await reference({ program: commandOf(values.repaints), seed: 7, report: check });
 console.log(`${tally.passed} passed, ${tally.failed} failed`);
 process.exit(tally.failed === 0 ? 0 : 1);

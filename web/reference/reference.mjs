@@ -41,7 +41,7 @@ export async function reference({ program, seed, cuts = 1000, only = [], modes =
   }));
 }
 
-export function randomSeed() {
+function randomSeed() {
   return Math.floor(Math.random() * 2 ** 32);
 }
 

@@ -63,11 +63,11 @@ fn answer(request: &Request, out: &mut impl Write) -> Result<(), Box<dyn std::er
         }
         if request.restart {
             let known = repaint(&model, 1000);
-            let kept_back = usize::try_from(model.behind())?;
+            let kept_back = usize::try_from(model.kept_back())?;
             model = Model::restored(size, &known);
             model.feed(&bytes[at - kept_back..at]);
         }
-        let offset = at as u64 - model.behind();
+        let offset = at as u64 - model.kept_back();
         let painted = STANDARD.encode(repaint(&model, request.scrollback));
         writeln!(
             out,

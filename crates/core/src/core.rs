@@ -94,9 +94,9 @@ impl Core {
             sessions: crate::session::Sessions::default(),
             process_config: RwLock::new(process_config),
             config: RwLock::new(config),
-            screens: Semaphore::new(1),
-            screen_turns: Arc::new(Semaphore::new(2)),
-            screens_kept: AtomicUsize::new(0),
+            keep_up_turn: Semaphore::new(1),
+            model_turns: Arc::new(Semaphore::new(2)),
+            models_kept: AtomicUsize::new(0),
             screen_checkpoints: AtomicU64::new(0),
             ended: Notify::new(),
         });

@@ -30,11 +30,11 @@ pub(crate) struct Services {
     pub(crate) process_config: RwLock<ProcessConfig>,
     pub(crate) config: RwLock<Config>,
     /// Screens that are brought up to date although nobody looks do so one after the other.
-    pub(crate) screens: Semaphore,
+    pub(crate) keep_up_turn: Semaphore,
     /// Screens that are worked out at the same time.
-    pub(crate) screen_turns: Arc<Semaphore>,
+    pub(crate) model_turns: Arc<Semaphore>,
     /// Models that are kept between uses.
-    pub(crate) screens_kept: AtomicUsize,
+    pub(crate) models_kept: AtomicUsize,
     /// How often it was kept what one shows.
     pub(crate) screen_checkpoints: AtomicU64,
     /// Something ended, so something may have to be cleaned up.

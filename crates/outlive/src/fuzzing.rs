@@ -224,11 +224,11 @@ pub fn screens(data: &[u8]) {
         model.resize(size(*cols, *rows));
         model.feed(printed);
     }
-    assert!(model.behind() <= data.len() as u64);
+    assert!(model.kept_back() <= data.len() as u64);
     let painted = repaint(&model, 1000);
     assert!(painted.starts_with("\x1bc"));
     let again = Model::restored(size(20, 6), &painted);
-    assert_eq!(again.behind(), 0);
+    assert_eq!(again.kept_back(), 0);
     let _ = repaint(&again, 1000);
 }
 

@@ -1705,6 +1705,18 @@ export interface components {
         Status: "created" | "running" | "exited";
         /** @enum {string} */
         StdinMode: "pipe" | "null";
+        /**
+         * @description One event of a stream, by its fields. For `text/event-stream` the document's schema is that of
+         *     each event: `OpenAPI` 3.1 has no other word for the items of a stream.
+         */
+        StreamEvent: {
+            /** @description JSON on one line. */
+            data: string;
+            /** @description What it tells. */
+            event: string;
+            /** @description Where to go on with `Last-Event-ID`. */
+            id?: string | null;
+        };
         TicketAnswer: {
             /** Format: int64 */
             expiresInMs: number;
@@ -2175,7 +2187,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": unknown;
+                    "text/event-stream": components["schemas"]["StreamEvent"];
                 };
             };
             400: {
@@ -2454,7 +2466,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RunResponse"];
-                    "text/event-stream": string;
+                    "text/event-stream": components["schemas"]["StreamEvent"];
                 };
             };
             503: {
@@ -2794,7 +2806,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["LogList"];
-                    "text/event-stream": string;
+                    "text/event-stream": components["schemas"]["StreamEvent"];
                 };
             };
             "4XX": {
@@ -3465,7 +3477,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ExecResponse"];
-                    "text/event-stream": string;
+                    "text/event-stream": components["schemas"]["StreamEvent"];
                 };
             };
             503: {

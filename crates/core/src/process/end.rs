@@ -279,7 +279,7 @@ impl Process {
         self.services.link.forget(self.key);
         self.services.table.remove(self);
         self.services.collectors.forget(&self.id);
-        self.forget_screen();
+        self.forget_checkpoint();
         self.changed.notify_waiters();
         true
     }

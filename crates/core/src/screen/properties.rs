@@ -70,9 +70,9 @@ proptest! {
     fn any_output_in_any_pieces_gives_one_screen(steps in steps(ALL, 0..40), chunk in 1_usize..8) {
         let (whole, pieces) = (played(&steps, usize::MAX), played(&steps, chunk));
         prop_assert_eq!(repaint(&whole, 1000), repaint(&pieces, 1000));
-        prop_assert_eq!(whole.behind(), pieces.behind());
+        prop_assert_eq!(whole.kept_back(), pieces.kept_back());
         let fed: usize = steps.iter().map(|step| if let Step::Print(bytes) = step { bytes.len() } else { 0 }).sum();
-        prop_assert!(whole.behind() <= fed as u64);
+        prop_assert!(whole.kept_back() <= fed as u64);
     }
 
     /// What a repaint makes of a fresh model looks the same. (A narrower screen may cut a wide character in two, and a mark that has

@@ -84,11 +84,12 @@ pub enum MouseEncodingView {
 
 pub(super) fn snapshot(model: &Model, offset: u64, approximate: bool) -> Snapshot {
     let buffer = model.active();
+    let size = model.size();
     let small = |number: usize| u16::try_from(number).unwrap_or(u16::MAX);
     let modes = &model.modes;
     Snapshot {
-        cols: small(model.cols),
-        rows: small(model.rows),
+        cols: size.cols,
+        rows: size.rows,
         cursor: CursorView {
             row: small(buffer.y),
             col: small(buffer.x.min(model.cols - 1)),

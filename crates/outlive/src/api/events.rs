@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 
 use super::extract::Params;
 use super::problem::{Answer, Problem};
-use super::sse;
+use super::sse::{self, StreamEvent};
 use super::state::App;
 
 #[derive(Clone, Deserialize, IntoParams)]
@@ -41,7 +41,7 @@ const KINDS: [&str; 4] = ["process.created", "process.updated", "process.exited"
 
 /// Follow the events of all processes.
 #[utoipa::path(get, path = "/v1/events", params(EventsQuery, ("Last-Event-ID" = Option<String>, Header)), responses(
-    (status = 200, content_type = "text/event-stream"), (status = 400, body = Problem)))]
+    (status = 200, body = StreamEvent, content_type = "text/event-stream"), (status = 400, body = Problem)))]
 pub(super) async fn events(
     State(app): State<App>,
     headers: HeaderMap,

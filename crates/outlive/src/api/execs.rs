@@ -25,7 +25,7 @@ use super::output;
 use super::problem::{Answer, Problem};
 use super::processes::idempotency_key;
 use super::run::text;
-use super::sse;
+use super::sse::{self, StreamEvent};
 use super::state::App;
 use crate::access::Grant;
 
@@ -87,7 +87,7 @@ pub(super) struct ExecList {
 /// Run a command in the session's shell. The client going away changes nothing.
 #[utoipa::path(post, path = "/v1/sessions/{id}/exec", request_body = ExecRequest, params(
     ("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)), responses(
-    (status = 200, content((ExecResponse = "application/json"), (String = "text/event-stream"))),
+    (status = 200, content((ExecResponse = "application/json"), (StreamEvent = "text/event-stream"))),
     (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn exec(
     State(app): State<App>,

@@ -18,7 +18,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::extract::{Params, Path};
 use super::problem::{Answer, Problem};
-use super::sse;
+use super::sse::{self, StreamEvent};
 use super::state::App;
 
 #[derive(Deserialize, IntoParams)]
@@ -98,7 +98,7 @@ pub(super) fn last_event_id(headers: &HeaderMap) -> Answer<u64> {
 
 /// Read or follow the log of a process.
 #[utoipa::path(get, path = "/v1/processes/{id}/logs", params(("id" = String, Path), LogsQuery, ("Last-Event-ID" = Option<u64>, Header)), responses(
-    (status = 200, content((LogList = "application/json"), (String = "text/event-stream"))), (status = "4XX", body = Problem)))]
+    (status = 200, content((LogList = "application/json"), (StreamEvent = "text/event-stream"))), (status = "4XX", body = Problem)))]
 pub(super) async fn logs(
     State(app): State<App>,
     Path(id): Path<String>,

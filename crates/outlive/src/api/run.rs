@@ -18,6 +18,7 @@ use super::input::{Encoding, decode};
 use super::problem::{Answer, Problem};
 use super::processes::idempotency_key;
 use super::run_stream;
+use super::sse::StreamEvent;
 use super::state::App;
 
 #[derive(Deserialize, ToSchema)]
@@ -83,7 +84,7 @@ pub(super) struct RunResponse {
 
 /// Run a command to its end and answer with what it printed.
 #[utoipa::path(post, path = "/v1/processes/run", request_body = RunRequest, params(("Idempotency-Key" = Option<String>, Header)), responses(
-    (status = 200, content((RunResponse = "application/json"), (String = "text/event-stream"))),
+    (status = 200, content((RunResponse = "application/json"), (StreamEvent = "text/event-stream"))),
     (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn run(
     State(app): State<App>,

@@ -7,9 +7,23 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, StreamExt, stream};
+use utoipa::ToSchema;
 
 /// A comment is sent when nothing else was for this long.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// One event of a stream, by its fields. For `text/event-stream` the document's schema is that of
+/// each event: `OpenAPI` 3.1 has no other word for the items of a stream.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it only describes what `push_event` writes")]
+pub(super) struct StreamEvent {
+    /// What it tells.
+    event: String,
+    /// Where to go on with `Last-Event-ID`.
+    id: Option<String>,
+    /// JSON on one line.
+    data: String,
+}
 
 /// One event. `data` must not contain line breaks, as JSON on one line does not.
 pub(super) fn event(name: &str, id: &str, data: &str) -> Bytes {

@@ -1,5 +1,7 @@
 //! `CSI … m`: how the next characters look.
 
+use std::iter;
+
 use super::Model;
 use super::cell::{Color, Look, Style};
 use super::numbers::{Number, Numbers};
@@ -66,48 +68,47 @@ fn underline(look: &mut Look, kind: i64) {
     };
 }
 
-/// `38;5;N`, `38;2;R;G;B`, and the same with colons, where a colour space may stand before the colours. How many further numbers
-/// belong to it.
+/// `38;5;N` and `38;2;R;G;B`, or joined by colons, `38:5:N` and `38:2:SPACE:R:G:B`. How many further numbers belong to it.
 fn color(look: &mut Look, numbers: &[Number]) -> usize {
-    // What it is for, the palette, the colour space, and up to three values.
-    let mut parts = [0, 0, -1, 0, 0, 0];
-    let mut space = 0;
-    let mut taken = 0;
-    while let Some(number) = numbers.get(taken) {
-        parts[taken + space] = number.value;
-        if !number.more.is_empty() {
-            for (n, value) in number.more.iter().enumerate() {
-                if parts[1] == 5 {
-                    space = 1;
-                }
-                let Some(part) = parts.get_mut(taken + n + 1 + space) else { break };
-                *part = *value;
-            }
-            break;
-        }
-        if parts[1] == 5 && taken + space >= 2 || parts[1] == 2 && taken + space >= 5 {
-            break;
-        }
-        if parts[1] != 0 {
-            space = 1;
-        }
-        taken += 1;
-        if taken + space >= parts.len() {
-            break;
-        }
-    }
-    let byte = |part: i64| if part == -1 { 0 } else { part as u8 };
-    let place = match parts[0] {
+    let Some((first, rest)) = numbers.split_first() else { return 0 };
+    let place = match first.value {
         38 => &mut look.fg,
         48 => &mut look.bg,
         _ => &mut look.underline_color,
     };
-    match parts[1] {
-        2 => *place = Color::rgb(byte(parts[3]), byte(parts[4]), byte(parts[5])),
-        5 => *place = Color::indexed(byte(parts[3])),
+    // The palette and its values may be joined to the first number, or to the second.
+    let (palette, values, taken) = match (first.more.split_first(), rest.first()) {
+        (Some((palette, values)), _) => (*palette, in_order(*palette, values), 0),
+        (None, Some(second)) if !second.more.is_empty() => (second.value, in_order(second.value, &second.more), 1),
+        (None, Some(second)) => {
+            let count = match second.value {
+                5 => 1,
+                2 => 3,
+                // Of a palette that does not exist nobody knows; as elsewhere.
+                0 => 5,
+                _ => 4,
+            };
+            // Joined numbers end it, wherever they stand.
+            let given = &rest[1..rest.len().min(1 + count)];
+            let used = given.iter().position(|number| !number.more.is_empty()).map_or(given.len(), |at| at + 1);
+            let values =
+                given[..used].iter().flat_map(|number| iter::once(number.value).chain(number.more.iter().copied()));
+            (second.value, values.collect(), 1 + used)
+        }
+        (None, None) => return 0,
+    };
+    let byte = |at: usize| values.get(at).map_or(0, |value| if *value < 0 { 0 } else { *value as u8 });
+    match palette {
+        2 => *place = Color::rgb(byte(0), byte(1), byte(2)),
+        5 => *place = Color::indexed(byte(0)),
         _ => {}
     }
-    taken.min(numbers.len().saturating_sub(1))
+    taken
+}
+
+/// Joined by colons, red, green and blue come after a colour space.
+fn in_order(palette: i64, values: &[i64]) -> Vec<i64> {
+    values.iter().skip(usize::from(palette == 2)).copied().collect()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 //! whole state, or keep one character per cell, and each of them wraps, erases and reflows in its own way.
 //!
 //! The end of what was fed is kept back until it is whole: a sequence that was begun, half a character, and the last character, which
-//! a mark may still join. What is kept back is not in the model, and [`Model::behind`] says how many bytes that are.
+//! a mark may still join. What is kept back is not in the model, and [`Model::kept_back`] says how many bytes that are.
 
 mod buffer;
 mod cell;
@@ -110,7 +110,7 @@ impl Model {
     }
 
     /// How many of the bytes that were fed are kept back.
-    pub fn behind(&self) -> u64 {
+    pub fn kept_back(&self) -> u64 {
         self.text.len() + self.sequences.len()
     }
 
@@ -139,6 +139,11 @@ impl Model {
             buffer.resize(cols, rows);
             buffer.extend_tabs();
         }
+    }
+
+    pub(super) fn size(&self) -> Size {
+        let small = |number: usize| u16::try_from(number).unwrap_or(u16::MAX);
+        Size { cols: small(self.cols), rows: small(self.rows) }
     }
 
     pub(super) fn cells(&self) -> usize {

@@ -1,0 +1,53 @@
+//! Before a log forgets what its model has not seen, the model is brought up to date.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use super::behind::Behind;
+use crate::process::Process;
+
+/// What runs after a flood rests as many times longer than it works.
+const RESTS: u32 = 9;
+const LONGEST_REST: Duration = Duration::from_secs(10);
+
+impl Process {
+    /// Asks to be told before the log loses what the model has not seen.
+    pub(crate) fn watch_screen(self: &Arc<Self>) {
+        if !self.is_terminal() || self.services.link.welcome().safe_mode {
+            return;
+        }
+        if let Ok(log) = self.log() {
+            self.screen.due.store(log.tell_at(log.head()), Relaxed);
+        }
+    }
+
+    /// The log has news.
+    pub(crate) fn keep_up_if_due(self: &Arc<Self>) {
+        let due = self.screen.due.load(Relaxed);
+        if due == 0 || self.log().is_ok_and(|log| log.head() < due) {
+            return;
+        }
+        if self.screen.due.compare_exchange(due, 0, Relaxed, Relaxed).is_err() {
+            return;
+        }
+        let process = Arc::clone(self);
+        tokio::spawn(async move {
+            let took = process.keep_up().await;
+            tokio::time::sleep((took * RESTS).min(LONGEST_REST)).await;
+            process.watch_screen();
+            // It may have been there before anybody asked.
+            process.keep_up_if_due();
+        });
+    }
+
+    /// Brings the model to the end of the log, and keeps what it knows.
+    async fn keep_up(self: &Arc<Self>) -> Duration {
+        let Ok(_turn) = self.services.keep_up_turn.acquire().await else { return Duration::ZERO };
+        let began = Instant::now();
+        if let Ok(checkpoint) = self.with_screen(Behind::checkpoint).await {
+            self.store_checkpoint(&mut *self.screen.state.lock().await, &checkpoint);
+        }
+        began.elapsed()
+    }
+}
