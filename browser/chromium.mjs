@@ -1,8 +1,7 @@
 // The system's Chromium, headless.
 
-import { accessSync, constants } from 'node:fs';
-import { delimiter, join } from 'node:path';
 import { chromium } from 'playwright-core';
+import { findProgram } from './programs.mjs';
 
 const PROGRAMS = ['chromium', 'chromium-browser', 'google-chrome'];
 
@@ -24,18 +23,7 @@ export function launch() {
 }
 
 function find() {
-  const folders = (process.env.PATH ?? '').split(delimiter);
-  const candidates = PROGRAMS.flatMap((program) => folders.map((folder) => join(folder, program)));
-  const found = candidates.find(isExecutable);
+  const found = findProgram(...PROGRAMS);
   if (!found) throw new Error(`there is none of ${PROGRAMS.join(', ')} on the PATH`);
   return found;
-}
-
-function isExecutable(path) {
-  try {
-    accessSync(path, constants.X_OK);
-    return true;
-  } catch {
-    return false;
-  }
 }

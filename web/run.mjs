@@ -85,6 +85,10 @@ if (built) {
 
 check('characters_are_as_wide_as_in_xterm', ranges().join() === listed().join(), 'node reference/widths.mjs prints what belongs into width_table.rs');
 // The same cuts every time: of the streams that may differ now and then, chance would decide. By hand the cuts are others each time.
-if (values.repaints) await reference({ program: commandOf(values.repaints), seed: 7, report: check });
+const seed = 7;
+if (values.repaints) {
+  console.log(`seed ${seed}`);
+  await reference({ program: commandOf(values.repaints), seed, report: check });
+}
 console.log(`${tally.passed} passed, ${tally.failed} failed`);
 process.exit(tally.failed === 0 ? 0 : 1);

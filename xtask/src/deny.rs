@@ -59,8 +59,10 @@ fn find(repo: &Repo) -> Option<PathBuf> {
 
 fn install(repo: &Repo) -> Result<PathBuf> {
     println!("installing cargo-deny {VERSION}, which takes some minutes once");
-    let mut cargo = repo.cargo(["install", "cargo-deny", "--version", VERSION, "--locked", "--quiet"]);
+    let mut cargo = repo.cargo(["install", "cargo-deny", "--version", VERSION, "--locked", "--quiet", "--debug"]);
     cargo.arg("--root").arg(repo.target("tools"));
+    // Made as soon as possible: it runs for seconds.
+    cargo.env("CARGO_PROFILE_DEV_DEBUG", "0");
     // Builds in a temporary folder of its own then, which cargo removes.
     cargo.env_remove("CARGO_TARGET_DIR");
     run::check(&mut cargo, INSTALL_LIMIT)?;

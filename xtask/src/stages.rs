@@ -31,7 +31,8 @@ const STAGES: &[Stage] = &[
     stage("clippy", false, true, |repo, _| {
         cargo(repo, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
     }),
-    stage(BUILD, false, true, |repo, _| cargo(repo, &["build", "--workspace"])),
+    // Also the tests and examples, once: what they need switches on features that the libraries would be built with a second time.
+    stage(BUILD, false, true, |repo, _| cargo(repo, &["build", "--workspace", "--all-targets"])),
     stage("deny", false, true, deny::stage),
     stage("unit", false, true, |repo, _| suites::unit(repo)),
     stage("integration", true, true, |repo, _| suites::integration(repo)),

@@ -7,7 +7,6 @@ use crate::Result;
 use crate::conformance;
 use crate::repo::Repo;
 use crate::run;
-use crate::stages::BUILD_LIMIT;
 use crate::tally::Tally;
 
 /// Two minutes, half of them for the repaints.
@@ -16,7 +15,6 @@ const SUITE_LIMIT: Duration = Duration::from_secs(8 * 60);
 pub(crate) fn stage(repo: &Repo) -> Result<Tally> {
     let folder = repo.path("web");
     conformance::set_up(&folder)?;
-    run::check(&mut repo.cargo(["build", "--package", "outlive-core", "--example", "repaint"]), BUILD_LIMIT)?;
     let repaints = repo.debug_binary().with_file_name("examples").join("repaint");
     let mut suite = Command::new("node");
     suite.args(["run.mjs", "--binary"]).arg(repo.debug_binary());

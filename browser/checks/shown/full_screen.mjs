@@ -1,12 +1,12 @@
 // A program that takes the whole screen gives it back as it was, also to somebody who came in the meantime.
 
 import assert from 'node:assert/strict';
-import { accessSync, constants } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
-import { delimiter, join } from 'node:path';
+import { join } from 'node:path';
 import { untilShown } from '../../console.mjs';
 import { check } from '../../frame.mjs';
 import { Outlive } from '../../outlive.mjs';
+import { findProgram } from '../../programs.mjs';
 import { assertSameCells, cellsIn } from '../../shown/cells.mjs';
 import { openShown } from '../../shown/console.mjs';
 import { PROMPT, startShell } from '../../shown/shell.mjs';
@@ -23,21 +23,10 @@ const EDITORS = {
   stand_in: { command: 'bash stand-in', add: `${ADDED}\n`, leave: (page) => page.keyboard.type('\n') },
 };
 
-const isOnPath = (program) => (process.env.PATH ?? '').split(delimiter).some((folder) => isExecutable(join(folder, program)));
-
-function isExecutable(path) {
-  try {
-    accessSync(path, constants.X_OK);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
 const untilBuffer = (page, type) => until(`the ${type} screen`, () => page.evaluate((wanted) => globalThis.shownTerminal().buffer.active.type === wanted, type));
 
 check('shown/an_editor_gives_the_screen_back_cell_for_cell', async (t) => {
-  const name = isOnPath('vim') ? 'vim' : 'stand_in';
+  const name = findProgram('vim') ? 'vim' : 'stand_in';
   const { command, add, leave } = EDITORS[name];
   const folder = await t.folder();
   const file = join(folder, 'letter');

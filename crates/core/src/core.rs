@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, RwLock};
+use std::time::Instant;
 
 use outlive_holder::log::Cause;
 use outlive_holder::wire::Welcome;
@@ -94,6 +95,7 @@ impl Core {
             sessions: crate::session::Sessions::default(),
             process_config: RwLock::new(process_config),
             config: RwLock::new(config),
+            begun: Instant::now(),
             keep_up_turn: Semaphore::new(1),
             model_turns: Arc::new(Semaphore::new(2)),
             models_kept: AtomicUsize::new(0),

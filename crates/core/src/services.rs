@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, RwLock};
+use std::time::Instant;
 
 use outlive_holder::clock;
 use tokio::sync::{Notify, Semaphore};
@@ -29,6 +30,8 @@ pub(crate) struct Services {
     pub(crate) sessions: Sessions,
     pub(crate) process_config: RwLock<ProcessConfig>,
     pub(crate) config: RwLock<Config>,
+    /// When this server began.
+    pub(crate) begun: Instant,
     /// Screens that are brought up to date although nobody looks do so one after the other.
     pub(crate) keep_up_turn: Semaphore,
     /// Screens that are worked out at the same time.

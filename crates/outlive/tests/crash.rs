@@ -4,7 +4,6 @@
 
 mod harness;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -19,63 +18,100 @@ use serde_json::{Value, json};
 const PROCESSES: usize = 50;
 const KILLS: usize = 300;
 
+/// A line is a letter for the stream and a number: `o000004711`.
+const LINE: usize = 11;
+
+/// So many lines differ only in the last digits of their numbers, which makes them cheap to write and to compare: both in a debug
+/// build, on two processors, at the pace of fifty programs.
+const LINES_AT_ONCE: u64 = 1000;
+
 /// Writes numbered lines to both streams (on a terminal: to the one) until a file appears, then says how many.
 const CHATTER: &str = r#"
 import os, sys, time, tty
 until, pace = sys.argv[1], float(sys.argv[2])
-streams = [(1, "o")] if os.isatty(1) else [(1, "o"), (2, "e")]
+streams = [(1, b"o")] if os.isatty(1) else [(1, b"o"), (2, b"e")]
 if os.isatty(1): tty.setraw(1)
-count = {fd: 0 for fd, _ in streams}
+lines = {fd: b"".join(b"%s@@@@@@%03d\n" % (name, i) for i in range(1000)) for fd, name in streams}
 def write(fd, data):
     while data: data = data[os.write(fd, data):]
+thousands = 0
 while not os.path.exists(until):
-    for fd, name in streams:
-        n = count[fd]
-        write(fd, b"".join(b"%s%09d\n" % (name.encode(), i) for i in range(n, n + 700)))
-        count[fd] = n + 700
+    for fd, _ in streams: write(fd, lines[fd].replace(b"@@@@@@", b"%06d" % thousands))
+    thousands += 1
     time.sleep(pace)
-write(1, b"end %d\n" % count[1])
+write(1, b"end %d\n" % (thousands * 1000))
 sys.exit(int(sys.argv[3]))
 "#;
 
-/// Checks that lines come complete, in order, under the right stream.
-#[derive(Default)]
+/// Checks that what comes on one stream is complete and in order.
 struct Checker {
-    partial: HashMap<u8, Vec<u8>>,
-    next: HashMap<u8, u64>,
-    end: Option<u64>,
+    name: char,
     bytes: u64,
+    /// The lines that are expected now, and the number of the first of them.
+    expected: Vec<u8>,
+    first: u64,
+    /// `end N`, as far as it has come.
+    end: String,
 }
 
 impl Checker {
-    fn feed(&mut self, stream: u8, bytes: &[u8]) {
-        self.bytes += bytes.len() as u64;
-        let mut text = self.partial.remove(&stream).unwrap_or_default();
-        text.extend_from_slice(bytes);
-        let mut rest = text.as_slice();
-        while let Some(at) = rest.iter().position(|byte| *byte == b'\n') {
-            self.line(stream, &rest[..at]);
-            rest = &rest[at + 1..];
-        }
-        self.partial.insert(stream, rest.to_vec());
+    fn new(name: char) -> Self {
+        Self { name, bytes: 0, expected: Vec::new(), first: 0, end: String::new() }
     }
 
-    fn line(&mut self, stream: u8, line: &[u8]) {
-        let line = std::str::from_utf8(line).unwrap();
-        if let Some(count) = line.strip_prefix("end ") {
-            self.end = Some(count.parse().unwrap());
-            return;
+    fn feed(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && self.end.is_empty() {
+            let at = self.bytes as usize % (LINE * LINES_AT_ONCE as usize);
+            if at == 0 {
+                self.first = self.lines();
+                let lines = self.first..self.first + LINES_AT_ONCE;
+                self.expected = lines.flat_map(|line| format!("{}{line:09}\n", self.name).into_bytes()).collect();
+            }
+            let expected = &self.expected[at..];
+            let (now, later) = bytes.split_at(bytes.len().min(expected.len()));
+            if now != &expected[..now.len()] {
+                assert!(at == 0 && self.name == 'o' && now.starts_with(b"e"), "{}", difference(now, expected));
+                break;
+            }
+            self.bytes += now.len() as u64;
+            bytes = later;
         }
-        let next = self.next.entry(stream).or_default();
-        let name = if stream == 2 { 'e' } else { 'o' };
-        assert_eq!(line, format!("{name}{next:09}"), "a line is missing, doubled or of another stream");
-        *next += 1;
+        self.end.push_str(std::str::from_utf8(bytes).unwrap());
+    }
+
+    fn lines(&self) -> u64 {
+        self.bytes / LINE as u64
+    }
+}
+
+fn difference(found: &[u8], expected: &[u8]) -> String {
+    let same = found.iter().zip(expected).take_while(|(found, expected)| found == expected).count();
+    let around = |text: &[u8]| {
+        String::from_utf8_lossy(&text[same.saturating_sub(LINE)..text.len().min(same + 2 * LINE)]).into_owned()
+    };
+    let (found, expected) = (around(found), around(expected));
+    format!("a line is missing, doubled or of another stream: found {found:?} instead of {expected:?}")
+}
+
+/// What came on the stream with the chatter's last word, and on the other.
+struct Checkers {
+    output: Checker,
+    errors: Checker,
+}
+
+impl Checkers {
+    fn new() -> Self {
+        Self { output: Checker::new('o'), errors: Checker::new('e') }
+    }
+
+    fn feed(&mut self, stream: u8, bytes: &[u8]) {
+        if stream == 2 { self.errors.feed(bytes) } else { self.output.feed(bytes) }
     }
 }
 
 /// Follows one process across any number of deaths; returns what it saw and the exit frame.
-fn follow(http: Http, id: &str, tagged: bool, reconnects: &AtomicU64) -> (Checker, Value) {
-    let mut checker = Checker::default();
+fn follow(http: Http, id: &str, tagged: bool, reconnects: &AtomicU64) -> (Checkers, Value) {
+    let mut checkers = Checkers::new();
     let mut offset = 0;
     loop {
         let mut socket = match Socket::try_connect(http, id, &format!("from={offset}"), tagged) {
@@ -91,10 +127,10 @@ fn follow(http: Http, id: &str, tagged: bool, reconnects: &AtomicU64) -> (Checke
         loop {
             match socket.next() {
                 Frame::Bytes { stream, bytes, .. } => {
-                    checker.feed(stream, &bytes);
+                    checkers.feed(stream, &bytes);
                     offset = socket.offset;
                 }
-                Frame::Control(frame) if frame["type"] == "exit" => return (checker, frame),
+                Frame::Control(frame) if frame["type"] == "exit" => return (checkers, frame),
                 Frame::Control(frame) => panic!("{frame}"),
                 Frame::Closed(_) => break,
             }
@@ -128,7 +164,7 @@ fn follow_events(http: Http, after: String, exits: usize) -> u64 {
 struct Load {
     ids: Vec<(String, bool)>,
     stop: std::path::PathBuf,
-    followers: Vec<thread::JoinHandle<(Checker, Value)>>,
+    followers: Vec<thread::JoinHandle<(Checkers, Value)>>,
     events: thread::JoinHandle<u64>,
     reconnects: Arc<AtomicU64>,
     begun: Instant,
@@ -151,7 +187,7 @@ fn begin_load(outlive: &Outlive) -> Load {
         let tty = number % 2 == 0;
         let id = outlive.start_process(json!({
             "command": "python3",
-            "args": ["-c", CHATTER, stop, "0.02", number.to_string()],
+            "args": ["-c", CHATTER, stop, "0.03", number.to_string()],
             "tty": tty,
             // Room for all of it: how long a client may stay away is another test's subject.
             "maxLogBytes": 128 << 20,
@@ -170,10 +206,12 @@ fn end_load(outlive: &Outlive, load: Load) {
     std::fs::write(&load.stop, "").unwrap();
     let mut total = 0;
     for (number, follower) in load.followers.into_iter().enumerate() {
-        let (checker, exit) = follower.join().unwrap();
+        let (Checkers { output, errors }, exit) = follower.join().unwrap();
         assert_eq!(exit["exitCode"], number, "exit code of process {number}");
-        assert_eq!(checker.end, checker.next.get(&u8::from(!load.ids[number].1)).copied(), "stdout of {number}");
-        total += checker.bytes;
+        let tty = load.ids[number].1;
+        assert_eq!(output.end, format!("end {}\n", output.lines()), "stdout of {number}");
+        assert_eq!(errors.lines(), if tty { 0 } else { output.lines() }, "stderr of {number}");
+        total += output.bytes + errors.bytes;
     }
     let seconds = load.begun.elapsed().as_secs_f64();
     load.events.join().unwrap();

@@ -275,3 +275,20 @@ fn what_the_log_has_forgotten_is_still_on_the_screen_also_for_the_next_server() 
     );
     outlive.delete(&format!("/v1/processes/{id}?force=true"));
 }
+
+#[test]
+fn a_server_that_dies_again_and_again_leaves_screens_alone_but_not_those_who_attach() {
+    let outlive = Outlive::start();
+    let id = terminal(&outlive, "hello", &json!({}));
+    outlive.wait_output(&id, "hello");
+    screen(&outlive, &id);
+    for _ in 0..3 {
+        outlive.kill_server();
+    }
+    let refused = outlive.get(&format!("/v1/processes/{id}/screen"));
+    assert_eq!((refused.status, refused.code()), (503, "safe_mode"), "{}", refused.text());
+    let mut socket = Socket::connect(outlive.http(), &id, "screen=true", false);
+    let (shown, _) = repaint(&mut socket);
+    assert_eq!((&shown["offset"], &shown["approximate"]), (&json!(0), &json!(true)));
+    assert!(matches!(socket.next(), Frame::Bytes { bytes, .. } if bytes == b"hello"));
+}

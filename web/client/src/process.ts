@@ -1,6 +1,6 @@
 import { Attachment, type AttachOptions } from './attach/attachment.js';
 import type { Http } from './http.js';
-import type { AttachmentInfo, LogEntry, Patch, ProcessInfo, Role, Size, Ticket, Tree, WaitOptions, WaitResult } from './types.js';
+import type { AttachmentInfo, LogEntry, Patch, ProcessInfo, Role, Screen, Size, Ticket, Tree, WaitOptions, WaitResult } from './types.js';
 
 /** Input per request; the server's own limit is 64 KiB. */
 const PIECE_BYTES = 32 * 1024;
@@ -90,6 +90,16 @@ export class Process {
   /** Of a terminal: an asciicast. */
   async recording(query: { version?: 2 | 3; from?: number } = {}): Promise<string> {
     return (await this.#http.send('GET', this.#path('/recording'), { query })).text();
+  }
+
+  /** What a terminal shows now: its lines, cursor, title and modes, and after which byte of the log. */
+  screen(): Promise<Screen> {
+    return this.#http.json('GET', this.#path('/screen'));
+  }
+
+  /** The same as a picture. */
+  async picture(): Promise<string> {
+    return (await this.#http.send('GET', this.#path('/screen'), { query: { format: 'svg' } })).text();
   }
 
   async attachments(): Promise<AttachmentInfo[]> {

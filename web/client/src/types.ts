@@ -18,6 +18,7 @@ export type ExecOptions = Schemas['ExecRequest'];
 export type ExecResult = Schemas['ExecResponse'] & Required<Pick<Schemas['ExecResponse'], 'stdout' | 'stderr' | 'truncated' | 'encoding'>>;
 export type ExecInfo = Schemas['ExecInfo'];
 export type AttachmentInfo = Schemas['AttachmentInfo'];
+export type Screen = Schemas['Snapshot'];
 export type Tree = Schemas['Tree'];
 export type Patch = Schemas['Patch'];
 export type Health = Schemas['Health'];

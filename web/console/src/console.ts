@@ -3,7 +3,6 @@ import { allCommands } from './commands/all.js';
 import type { Command } from './commands/command.js';
 import { listenForPlainKeys } from './commands/plain_keys.js';
 import { Prefix } from './commands/prefix.js';
-import { openHelp } from './dialogs/help.js';
 import { openNewSession } from './dialogs/new_session.js';
 import { openPalette } from './dialogs/palette.js';
 import { openStart } from './dialogs/start.js';
@@ -28,6 +27,7 @@ export class Console {
   readonly workspace: Workspace;
   readonly commands: Command[];
   readonly #focusList: () => void;
+  readonly #filter: HTMLElement;
 
   constructor(
     readonly outlive: Outlive,
@@ -42,18 +42,10 @@ export class Console {
     this.commands = allCommands(this);
     const side = sidebar(this);
     this.#focusList = side.focus;
+    this.#filter = side.filter;
     const prefix = new Prefix(() => this.commands, over);
     this.element = element('div', { class: 'console shows-list' }, side.element, this.workspace.element, prefix.element);
-    listenForPlainKeys(
-      {
-        '?': () => openHelp(this),
-        '/': () => side.filter.focus(),
-        n: () => openStart(this),
-        t: () => void this.openShell(),
-        'Ctrl-k': () => this.find(),
-      },
-      over,
-    );
+    listenForPlainKeys(this.commands, over);
     over.addEventListener('abort', () => this.workspace.dispose());
     this.processes.onChange((changed) => {
       if (changed && !this.processes.get(changed.id)) this.workspace.closeAllOf(changed.id);
@@ -73,6 +65,11 @@ export class Console {
     this.element?.classList.add('shows-list');
     this.element?.classList.remove('shows-work');
     if (andFocus) this.#focusList();
+  }
+
+  filterList(): void {
+    this.showList();
+    this.#filter.focus();
   }
 
   showWork(): void {

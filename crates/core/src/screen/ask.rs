@@ -16,8 +16,6 @@ use crate::{Error, Result};
 
 /// So long somebody waits for others' screens to be worked out.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// A server that was started again and again leaves screens alone for a while: one of them may be the reason.
-const SAFE_FOR: Duration = Duration::from_secs(60);
 
 impl Process {
     /// What the terminal shows now.
@@ -35,6 +33,18 @@ impl Process {
         self.with_screen(move |behind| behind.repaint(scrollback.min(MOST_SCROLLBACK))).await
     }
 
+    /// The same for somebody who goes on from there, and would rather be shown something at once: where it cannot be worked out now,
+    /// an empty screen, from which the end of the log leads to nearly the same.
+    pub async fn repaint_or_nearly(self: &Arc<Self>, scrollback: usize) -> Result<Repaint> {
+        match self.repaint(scrollback).await {
+            Err(Error::Exhausted { .. }) => {
+                let log = self.log()?;
+                Ok(Behind::near_the_end(&log, &Sizes::of(self)).repaint(0))
+            }
+            known => known,
+        }
+    }
+
     /// Brings the model to the end of the log, and looks at it.
     pub(super) async fn with_screen<T: Send + 'static>(
         self: &Arc<Self>,
@@ -43,12 +53,7 @@ impl Process {
         if !self.is_terminal() {
             return Err(Error::conflict("not_a_terminal", "only what runs on a terminal has a screen; see /output"));
         }
-        if self.services.link.welcome().safe_mode && self.screen.begun.elapsed() < SAFE_FOR {
-            let message =
-                "the server has died several times, and leaves screens alone for a minute; attach without one"
-                    .to_owned();
-            return Err(Error::Exhausted { code: "safe_mode", message });
-        }
+        self.check_safe_mode()?;
         let log = self.log()?;
         let sizes = Arc::new(Sizes::of(self));
         let work = async |blank: bool| {

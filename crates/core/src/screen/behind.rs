@@ -47,11 +47,16 @@ impl Behind {
             let model = Model::restored(kept.size, &kept.bytes);
             return Self { model, offset: kept.offset, approximate: kept.approximate };
         }
-        let (offset, approximate) = match log.tail() {
-            0 => (0, false),
-            oldest => (oldest.max(log.head().saturating_sub(ENOUGH_BYTES)), true),
-        };
-        Self { model: Model::new(sizes.at(offset)), offset, approximate }
+        if log.tail() > 0 {
+            return Self::near_the_end(log, sizes);
+        }
+        Self { model: Model::new(sizes.at(0)), offset: 0, approximate: false }
+    }
+
+    /// Where what follows is enough to show nearly the same.
+    pub(super) fn near_the_end(log: &Log, sizes: &Sizes) -> Self {
+        let offset = log.tail().max(log.head().saturating_sub(ENOUGH_BYTES));
+        Self { model: Model::new(sizes.at(offset)), offset, approximate: true }
     }
 
     /// Nothing is known but the size.

@@ -18,11 +18,11 @@ const CHEAP_BYTES: u64 = 256 * 1024;
 const MOST_KEPT: usize = 8;
 
 /// The screen of a process, as far as anybody has wanted to know it.
+#[derive(Default)]
 pub(crate) struct Screen {
     pub(super) state: Arc<Mutex<State>>,
     /// At this offset of the log the model has to go on; 0: nobody has asked to be told.
     pub(super) due: AtomicU64,
-    pub(super) begun: Instant,
 }
 
 #[derive(Default)]
@@ -54,12 +54,6 @@ impl Drop for Place {
 impl Screen {
     pub(crate) fn is_watched(&self) -> bool {
         self.due.load(Relaxed) != 0
-    }
-}
-
-impl Default for Screen {
-    fn default() -> Self {
-        Self { state: Arc::default(), due: AtomicU64::new(0), begun: Instant::now() }
     }
 }
 

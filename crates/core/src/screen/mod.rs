@@ -22,6 +22,7 @@ mod picture;
 #[cfg(test)]
 mod properties;
 mod repaint;
+mod safe_mode;
 pub mod sequences;
 mod sizes;
 mod snapshot;

@@ -14,7 +14,18 @@ const LONGEST_REST: Duration = Duration::from_secs(10);
 impl Process {
     /// Asks to be told before the log loses what the model has not seen.
     pub(crate) fn watch_screen(self: &Arc<Self>) {
-        if !self.is_terminal() || self.services.link.welcome().safe_mode {
+        if !self.is_terminal() {
+            return;
+        }
+        let later = self.is_left_alone_for();
+        if !later.is_zero() {
+            let process = Arc::downgrade(self);
+            tokio::spawn(async move {
+                tokio::time::sleep(later).await;
+                if let Some(process) = process.upgrade() {
+                    process.watch_screen();
+                }
+            });
             return;
         }
         if let Ok(log) = self.log() {

@@ -155,7 +155,7 @@ async fn begin_with_screen(
     const TRIES: usize = 3;
     let mut tries = 0;
     loop {
-        let screen = process.repaint(scrollback).await?;
+        let screen = process.repaint_or_nearly(scrollback).await?;
         tries += 1;
         match begin(log, Start::At(screen.offset), flow) {
             Ok(cursor) => return Ok((screen, cursor)),
@@ -270,8 +270,12 @@ impl Speech for Native {
     }
 
     fn wants_the_present(&self) -> bool {
-        // One that takes only so much at a time shows it to somebody.
-        self.typed.swap(false, Relaxed) && self.scrollback.is_some() && self.window.is_some()
+        // One that takes only so much at a time shows it to somebody. Looked at between any two frames, and true seldom: a load is
+        // free where a swap would take the line from the half that reads.
+        self.typed.load(Relaxed)
+            && self.typed.swap(false, Relaxed)
+            && self.scrollback.is_some()
+            && self.window.is_some()
     }
 
     fn window(&self) -> Option<u64> {

@@ -16,10 +16,6 @@ export class Queue<T> {
     this.#wake();
   }
 
-  get isEmpty(): boolean {
-    return this.#items.length === 0;
-  }
-
   async next(): Promise<IteratorResult<T, undefined>> {
     for (;;) {
       if (this.#items.length > 0) return { done: false, value: this.#items.shift() as T };

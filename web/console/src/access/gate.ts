@@ -1,9 +1,9 @@
-import { OutliveError } from '@outlive/client';
-import { element, fill } from '../page/element.js';
+import { element } from '../page/element.js';
+import { labelled, refusal } from '../page/form.js';
 import { mark } from '../page/mark.js';
 
 /** Asks for a token, and tells why, until one is let in. `attempt` throws if it is refused. */
-export function gate(refusal: unknown, attempt: (token: string) => Promise<void>): HTMLElement {
+export function gate(refused: unknown, attempt: (token: string) => Promise<void>): HTMLElement {
   const token = element('input', {
     type: 'password',
     required: true,
@@ -13,12 +13,8 @@ export function gate(refusal: unknown, attempt: (token: string) => Promise<void>
     'data-testid': 'token',
     'aria-label': 'Token',
   });
-  const why = element('p', { class: 'refusal', role: 'alert' });
-  const say = (error: unknown) => {
-    const code = error instanceof OutliveError ? element('code', {}, error.code) : null;
-    fill(why, error instanceof Error ? error.message : String(error), code);
-  };
-  if (refusal !== undefined) say(refusal);
+  const why = refusal();
+  if (refused !== undefined) why.say(refused);
   const enter = element('button', { type: 'submit', class: 'primary' }, 'Enter');
   return element(
     'main',
@@ -30,19 +26,14 @@ export function gate(refusal: unknown, attempt: (token: string) => Promise<void>
           event.preventDefault();
           enter.disabled = true;
           attempt(token.value.trim())
-            .catch(say)
+            .catch(why.say)
             .finally(() => (enter.disabled = false));
         },
       },
       element('h1', {}, mark(), 'outlive'),
       element('p', {}, 'This server wants a token. ', element('code', {}, 'outlive serve'), ' prints a link that has one.'),
-      element(
-        'label',
-        { class: 'field' },
-        element('span', {}, 'Token', element('span', { class: 'hint' }, 'kept in this tab only')),
-        token,
-      ),
-      why,
+      labelled('Token', token, 'kept in this tab only'),
+      why.element,
       element('footer', {}, enter),
     ),
   );

@@ -27,9 +27,9 @@ export function allCommands(console: Console): Command[] {
     run: () => workspace.focusSide(to),
   });
   return [
-    { title: 'Find anything', keys: ['k', ' '], run: () => console.find() },
-    { title: 'New terminal', keys: ['t'], run: () => void console.openShell() },
-    { title: 'Start a process', keys: ['c'], run: () => openStart(console) },
+    { title: 'Find anything', keys: ['k', ' '], plainKey: 'Ctrl-k', run: () => console.find() },
+    { title: 'New terminal', keys: ['t'], plainKey: 't', run: () => void console.openShell() },
+    { title: 'Start a process', keys: ['c'], plainKey: 'n', run: () => openStart(console) },
     { title: 'New session', keys: ['e'], run: () => console.newSession() },
     { title: 'Split right', keys: ['|', '%'], isPossible: hasPane, run: () => console.chooseBeside('row') },
     { title: 'Split down', keys: ['-', '"'], isPossible: hasPane, run: () => console.chooseBeside('column') },
@@ -41,6 +41,7 @@ export function allCommands(console: Console): Command[] {
     side('up', 'ArrowUp'),
     side('down', 'ArrowDown'),
     { title: 'List of processes', keys: ['l'], run: () => console.showList(true) },
+    { title: 'Filter the list', keys: ['/'], plainKey: '/', run: () => console.filterList() },
     {
       title: 'Share read-only',
       keys: ['s'],
@@ -61,7 +62,7 @@ export function allCommands(console: Console): Command[] {
     },
     { title: 'Light or dark', keys: ['y'], run: toggleTheme },
     { title: 'Terminals for screen readers, on or off', keys: ['a'], run: () => switchReadOut(console) },
-    { title: 'Help', keys: ['?'], run: () => openHelp(console) },
+    { title: 'Help', keys: ['?'], plainKey: '?', run: () => openHelp(console) },
     ...Array.from(
       { length: 9 },
       (_, at): Command => ({ title: `Tab ${at + 1}`, keys: [String(at + 1)], isListed: false, run: () => workspace.showTab(at) }),

@@ -3,6 +3,8 @@ export interface Command {
   title: string;
   /** After the prefix. */
   keys: string[];
+  /** Alone, where nothing is typed into. */
+  plainKey?: string;
   run(): void;
   /** Absent: always. */
   isPossible?(): boolean;
@@ -13,7 +15,7 @@ export interface Command {
 /** How the prefix is written; the same as that of `outlive attach`. */
 export const PREFIX = 'Ctrl-\\';
 
-const NAMES: Record<string, string> = { ArrowLeft: '←', ArrowRight: '→', ArrowUp: '↑', ArrowDown: '↓', ' ': 'Space' };
+const NAMES: Record<string, string> = { ArrowLeft: '←', ArrowRight: '→', ArrowUp: '↑', ArrowDown: '↓', ' ': 'Space', 'Ctrl-k': 'Ctrl-K' };
 
 export function keyName(key: string): string {
   return NAMES[key] ?? key;

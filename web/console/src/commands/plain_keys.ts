@@ -1,5 +1,7 @@
+import type { Command } from './command.js';
+
 /** Single keys, where nothing is typed into: not in a terminal, a field or a dialog. */
-export function listenForPlainKeys(keys: Record<string, () => void>, signal: AbortSignal): void {
+export function listenForPlainKeys(commands: Command[], signal: AbortSignal): void {
   addEventListener(
     'keydown',
     (event) => {
@@ -8,10 +10,10 @@ export function listenForPlainKeys(keys: Record<string, () => void>, signal: Abo
       const isTyped = target?.closest('input, textarea, select, dialog, [popover], .screen');
       if (isTyped) return;
       const key = (event.ctrlKey || event.metaKey ? 'Ctrl-' : '') + event.key;
-      const act = keys[key];
-      if (!act) return;
+      const command = commands.find(({ plainKey }) => plainKey === key);
+      if (!command) return;
       event.preventDefault();
-      act();
+      command.run();
     },
     { signal },
   );

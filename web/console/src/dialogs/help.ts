@@ -1,16 +1,7 @@
-import { PREFIX, shortcut } from '../commands/command.js';
+import { keyName, PREFIX, shortcut } from '../commands/command.js';
 import type { Console } from '../console.js';
 import { openDialog } from '../page/dialog.js';
 import { element } from '../page/element.js';
-
-const OUTSIDE: [string, string][] = [
-  ['Ctrl-K', 'Find anything'],
-  ['n', 'Start a process'],
-  ['t', 'New terminal'],
-  ['/', 'Filter the list'],
-  ['↑ ↓ Enter', 'Move in the list, open'],
-  ['?', 'This help'],
-];
 
 export function openHelp(console: Console): void {
   openDialog(
@@ -35,7 +26,12 @@ export function openHelp(console: Console): void {
           row(`${PREFIX} 1 … 9`, 'Tab by number'),
         ),
         element('h3', {}, 'Outside of terminals'),
-        element('dl', { class: 'keys' }, ...OUTSIDE.map(([keys, what]) => row(keys, what))),
+        element(
+          'dl',
+          { class: 'keys' },
+          ...console.commands.flatMap(({ plainKey, title }) => (plainKey ? [row(keyName(plainKey), title)] : [])),
+          row('↑ ↓ Enter', 'Move in the list, open'),
+        ),
       ];
     },
     'wide',

@@ -1,7 +1,8 @@
-import { OutliveError, type SessionOptions } from '@outlive/client';
+import type { SessionOptions } from '@outlive/client';
 import type { Console } from '../console.js';
 import { openDialog } from '../page/dialog.js';
-import { element, fill } from '../page/element.js';
+import { element } from '../page/element.js';
+import { labelled, refusal } from '../page/form.js';
 
 export function openNewSession(console: Console): void {
   openDialog('New session', 'session-dialog', (close) => {
@@ -16,9 +17,7 @@ export function openNewSession(console: Console): void {
       element('option', { value: 'fresh' }, 'a new shell begins'),
       element('option', { value: 'restore' }, 'a new shell goes on with its state'),
     );
-    const refusal = element('p', { class: 'refusal', role: 'alert' });
-    const field = (label: string, input: HTMLElement, aside = '') =>
-      element('label', { class: 'field' }, element('span', {}, label, aside ? element('span', { class: 'hint' }, aside) : null), input);
+    const why = refusal();
     const make = async () => {
       const options: SessionOptions = { onExit: onExit.value as 'fail' };
       if (id.value.trim()) options.id = id.value.trim();
@@ -30,11 +29,7 @@ export function openNewSession(console: Console): void {
         close();
         console.workspace.open({ kind: 'session', id: session.id });
       } catch (error) {
-        fill(
-          refusal,
-          error instanceof Error ? error.message : String(error),
-          error instanceof OutliveError ? element('code', {}, error.code) : null,
-        );
+        why.say(error);
       }
     };
     return [
@@ -48,10 +43,10 @@ export function openNewSession(console: Console): void {
             void make();
           },
         },
-        element('div', { class: 'pair' }, field('Name', id, 'optional'), field('Shell', shell, 'optional')),
-        field('Folder', cwd, 'optional'),
-        field('When its shell exits', onExit),
-        refusal,
+        element('div', { class: 'pair' }, labelled('Name', id, 'optional'), labelled('Shell', shell, 'optional')),
+        labelled('Folder', cwd, 'optional'),
+        labelled('When its shell exits', onExit),
+        why.element,
         element(
           'footer',
           {},

@@ -1,8 +1,8 @@
 import type { StartOptions } from '@outlive/client';
-import { OutliveError } from '@outlive/client';
 import type { Console } from '../console.js';
 import { openDialog } from '../page/dialog.js';
 import { element, fill } from '../page/element.js';
+import { labelled, refusal } from '../page/form.js';
 import { readArgv, readEnv } from './start_fields.js';
 
 type Where = 'tab' | 'row' | 'column';
@@ -22,7 +22,7 @@ export function openStart(console: Console, where: Where = 'tab'): void {
     const tag = field('input', { placeholder: 'web', 'data-testid': 'tag', class: 'mono' });
     const cwd = field('input', { placeholder: '~', 'data-testid': 'cwd', class: 'mono' });
     const env = field('textarea', { rows: 2, placeholder: 'PORT=3000', 'data-testid': 'env', class: 'mono' });
-    const refusal = element('p', { class: 'refusal', role: 'alert' });
+    const why = refusal();
     const hint = element('span', { class: 'hint' });
     const submit = element('button', { type: 'submit', class: 'primary', 'data-testid': 'start-submit' }, 'Start');
 
@@ -38,7 +38,7 @@ export function openStart(console: Console, where: Where = 'tab'): void {
     explain();
 
     const send = async () => {
-      fill(refusal);
+      why.clear();
       submit.disabled = true;
       try {
         const options: StartOptions = { ...what(), tty: isTerminal.checked };
@@ -50,8 +50,7 @@ export function openStart(console: Console, where: Where = 'tab'): void {
         close();
         await console.openStarted(id, where);
       } catch (error) {
-        const code = error instanceof OutliveError ? element('code', {}, error.code) : null;
-        fill(refusal, error instanceof Error ? error.message : String(error), code);
+        why.say(error);
       } finally {
         submit.disabled = false;
       }
@@ -87,7 +86,7 @@ export function openStart(console: Console, where: Where = 'tab'): void {
       ),
       element('div', { class: 'pair' }, labelled('Tag', tag, 'optional'), labelled('Folder', cwd, 'optional')),
       labelled('Variables', env, 'NAME=value, one per line'),
-      refusal,
+      why.element,
       element('footer', {}, element('button', { type: 'button', onclick: close }, 'Cancel'), submit),
     );
     return [form];
@@ -99,8 +98,4 @@ function field<Name extends 'input' | 'textarea'>(
   attributes: Record<string, string | number | boolean>,
 ): HTMLElementTagNameMap[Name] {
   return element(name, { autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', ...attributes });
-}
-
-function labelled(label: string, input: HTMLElement, aside = ''): HTMLElement {
-  return element('label', { class: 'field' }, element('span', {}, label, aside ? element('span', { class: 'hint' }, aside) : null), input);
 }

@@ -18,7 +18,6 @@ const PATHS = {
   moon: 'M13 9.6A5.6 5.6 0 0 1 6.4 3 5.4 5.4 0 1 0 13 9.6z',
   help: 'M5.6 5.8a2.4 2.4 0 1 1 3.4 2.2c-.7.3-1 .8-1 1.6M8 12.4h.01',
   command: 'M3 5l3 3-3 3M8 12h5',
-  chevron: 'M4.5 6.5L8 10l3.5-3.5',
 } as const;
 
 export type IconName = keyof typeof PATHS;

@@ -4,7 +4,6 @@ export interface MenuItem {
   label: string;
   run(): void;
   isDangerous?: boolean;
-  keys?: string | undefined;
 }
 
 /** A menu below (or above) a button. Arrows move, Escape leaves. `null` is a line. */
@@ -25,7 +24,6 @@ export function openMenu(button: HTMLElement, items: (MenuItem | null)[]): void 
             },
           },
           element('span', {}, item.label),
-          item.keys ? element('kbd', {}, item.keys) : null,
         ),
   );
   const menu = element('div', { class: 'menu', role: 'menu', popover: 'auto', 'data-testid': 'menu' }, ...entries);

@@ -1,6 +1,7 @@
-import { type ExecInfo, type ExecResult, OutliveError } from '@outlive/client';
+import type { ExecInfo, ExecResult } from '@outlive/client';
 import { LogView } from '../logs/log_view.js';
-import { element, fill, setText } from '../page/element.js';
+import { element, setText } from '../page/element.js';
+import { refusal } from '../page/form.js';
 
 /** One command of a session: what was asked, what it printed, how it ended. */
 export class ExecView {
@@ -77,9 +78,8 @@ export class ExecView {
     this.#cancelButton.remove();
     setText(this.#end, 'refused');
     this.#end.classList.add('failed');
-    const code = error instanceof OutliveError ? element('code', {}, error.code) : null;
-    const why = element('p', { class: 'refusal' });
-    fill(why, error instanceof Error ? error.message : String(error), code);
-    this.element.append(why);
+    const why = refusal();
+    why.say(error);
+    this.element.append(why.element);
   }
 }
