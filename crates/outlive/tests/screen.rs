@@ -200,7 +200,7 @@ fn lines_above_the_screen_come_when_they_are_wanted() {
 fn who_fell_behind_is_shown_the_screen_instead() {
     let outlive = Outlive::start();
     let id = outlive.start_process(json!({
-        "command": "stty raw -echo; printf '\\033[?1049h'; read go; seq 1 400000; printf 'the end'; exec cat",
+        "command": "stty -echo; printf '\\033[?1049h'; read go; seq 1 400000; printf 'the end'; exec cat",
         "shell": true, "tty": true, "maxLogBytes": 262_144,
     }));
     outlive.wait_output(&id, "1049h");
@@ -225,6 +225,68 @@ fn who_fell_behind_is_shown_the_screen_instead() {
     assert_eq!(frame["offset"], gap["to"]);
     assert!(bytes.contains("\x1b[?47h") && bytes.contains("400000"), "{bytes:?}");
     assert_eq!(socket.read_until("d"), b"d");
+}
+
+/// A terminal that has printed `bytes` before anybody reads, and more after the second key.
+fn printed_before(outlive: &Outlive, bytes: usize) -> (String, Socket) {
+    let script = format!(
+        "stty raw -echo; read go; head -c {bytes} /dev/zero | tr '\\0' y; printf 'before'; \
+                          dd bs=1 count=2 2>/dev/null; head -c 300000 /dev/zero | tr '\\0' z; printf 'after'; exec cat"
+    );
+    let id = outlive.start_process(json!({ "command": script, "shell": true, "tty": true }));
+    let socket = Socket::connect(outlive.http(), &id, "window=4096&scrollback=0", false);
+    let input = json!({ "data": "\n", "encoding": "utf8" });
+    assert_eq!(outlive.post(&format!("/v1/processes/{id}/input"), &input).status, 200);
+    outlive.wait_output(&id, "before");
+    (id, socket)
+}
+
+/// Acknowledges whatever comes, until this is in it. Gaps and repaints are told apart from bytes of the log.
+fn take_until(socket: &mut Socket, mut taken: u64, wanted: &str) -> (u64, String) {
+    let mut seen = String::new();
+    while !seen.ends_with(wanted) {
+        match socket.next() {
+            Frame::Bytes { bytes, .. } => {
+                seen.push_str(&String::from_utf8(bytes).unwrap());
+                taken = socket.offset;
+                socket.control(json!({ "type": "ack", "offset": taken }));
+            }
+            other => panic!("{other:?} after {taken} bytes"),
+        }
+    }
+    (taken, seen)
+}
+
+#[test]
+fn who_types_far_behind_is_shown_the_screen_instead_of_what_was_printed_before() {
+    let outlive = Outlive::start();
+    let (_, mut socket) = printed_before(&outlive, 1_000_000);
+    socket.type_text("k");
+    let gap = loop {
+        match socket.next() {
+            Frame::Control(frame) if frame["type"] == "gap" => break frame,
+            Frame::Bytes { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    let (shown, bytes) = repaint(&mut socket);
+    assert_eq!(shown["offset"], gap["to"]);
+    assert!(gap["to"].as_u64().unwrap() > 1_000_000, "everything that was printed before the key: {gap}");
+    assert!(bytes.contains("befor"), "{bytes:?}");
+    // What comes after that is not passed over, however much it is.
+    socket.control(json!({ "type": "ack", "offset": shown["offset"] }));
+    socket.type_text("l");
+    let (_, seen) = take_until(&mut socket, 0, "after");
+    assert_eq!(seen.matches('z').count(), 300_000);
+}
+
+#[test]
+fn who_types_close_behind_misses_nothing() {
+    let outlive = Outlive::start();
+    let (_, mut socket) = printed_before(&outlive, 100_000);
+    socket.type_text("kl");
+    let (_, seen) = take_until(&mut socket, 0, "after");
+    assert_eq!((seen.matches('y').count(), seen.matches('z').count()), (100_000, 300_000));
 }
 
 /// Prints a full screen once, and then so much that the log has forgotten it long since.

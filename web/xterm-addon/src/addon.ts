@@ -115,7 +115,12 @@ export class OutliveAddon {
           }
           continue;
         }
-        await parts.screen.settled();
+        if (item.type === 'repaint') {
+          await parts.screen.abandon();
+          attachment.acknowledge(item.offset);
+        } else if (item.type !== 'gap') {
+          await parts.screen.settled();
+        }
         if (attachment !== this.#attachment) return;
         if (item.type === 'connected') head = item.head ?? 0;
         this.#understand(item, parts);

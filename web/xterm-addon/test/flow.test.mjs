@@ -65,3 +65,18 @@ test('an emulator that parses at once needs no frame to be drawn', async () => {
   await until('one was answered', () => connection.received.includes('!'));
   assert.equal(connection.received.filter((frame) => frame === '!').length, 1);
 });
+
+test('what waits is not parsed any more when a repaint stands for it', async () => {
+  const emulator = new Manual();
+  const connection = await connect(emulator);
+  const flood = 'y'.repeat(60_000);
+  connection.ready(0).bytes(flood, flood, flood, flood).say({ type: 'gap', from: 240_000, to: 9_000_000 }).repaint(9_000_000, ['\x1bcthe present']);
+  await until('some was given to the emulator', () => emulator.written.length > 0);
+  const parse = () => emulator.unparsed.splice(0).forEach((parsed) => parsed());
+  await until('all that comes', () => (parse(), acknowledged(connection).at(-1) === 9_000_000));
+  await until('the repaint', () => emulator.written.includes('\x1bcthe present'));
+  assert.ok(emulator.written.filter((text) => text === flood).length < 4, 'not all of the flood was parsed');
+  parse();
+  connection.bytes(' and what follows');
+  await until('the rest', () => emulator.written.at(-1) === ' and what follows');
+});

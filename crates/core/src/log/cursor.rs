@@ -142,6 +142,7 @@ impl Cursor {
     pub fn skip_to(&mut self, offset: u64) {
         self.offset = self.offset.max(offset);
         self.mark = None;
+        self.acknowledged = self.acknowledged.map(|before| before.max(self.offset));
         self.move_hold();
     }
 

@@ -1,7 +1,7 @@
 //! The WebSocket of a process: bytes in both directions, control in JSON. The frames are in docs/wire.md.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -133,15 +133,7 @@ pub(super) async fn connect(
     let socket = socket::limited(socket, &app.limits);
     let window = query.window.map(|bytes| bytes.max(SMALLEST_WINDOW));
     let scrollback = (query.screen != Some(false)).then_some(scrollback);
-    let speech = Native {
-        app: app.clone(),
-        attachment,
-        tagged,
-        window,
-        scrollback,
-        typed: AtomicBool::new(false),
-        told: Told::default(),
-    };
+    let speech = Native { app: app.clone(), attachment, tagged, window, scrollback, told: Told::default() };
     Ok(socket.on_upgrade(move |socket| socket::serve_from(app, process, speech, cursor, screen, socket)))
 }
 
@@ -208,7 +200,6 @@ struct Native {
     window: Option<u64>,
     /// It can be shown screens, with so many lines above them.
     scrollback: Option<usize>,
-    typed: AtomicBool,
     told: Told,
 }
 
@@ -269,15 +260,6 @@ impl Speech for Native {
         self.scrollback
     }
 
-    fn wants_the_present(&self) -> bool {
-        // One that takes only so much at a time shows it to somebody. Looked at between any two frames, and true seldom: a load is
-        // free where a swap would take the line from the half that reads.
-        self.typed.load(Relaxed)
-            && self.typed.swap(false, Relaxed)
-            && self.scrollback.is_some()
-            && self.window.is_some()
-    }
-
     fn window(&self) -> Option<u64> {
         self.window
     }
@@ -325,12 +307,15 @@ impl Native {
         if self.attachment.role() == Role::Viewer {
             return self.refuse("a viewer cannot send input");
         }
-        self.typed.store(true, Relaxed);
         let result = match check_size(&self.app, bytes.len()) {
             Ok(()) => self.attachment.input(bytes).await,
             Err(error) => Err(error),
         };
-        told(result)
+        // One that takes only so much at a time shows it to somebody.
+        match told(result) {
+            Reply::Nothing if self.scrollback.is_some() && self.window.is_some() => Reply::Typed,
+            reply => reply,
+        }
     }
 
     async fn control(&self, frame: &str) -> Reply {

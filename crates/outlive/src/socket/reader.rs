@@ -39,8 +39,8 @@ pub(super) async fn read<S: Speech>(
         match reply {
             Reply::Nothing => {}
             // A client that does not read its error frames loses them, not us our memory; and the answer to the
-            // next ping says more than this one.
-            reply @ (Reply::Send(_) | Reply::Answered(_)) => drop(replies.try_send(reply)),
+            // next ping, or the next key, says more than this one.
+            reply @ (Reply::Send(_) | Reply::Answered(_) | Reply::Typed) => drop(replies.try_send(reply)),
             reply @ Reply::Acknowledge(_) => {
                 if replies.send(reply).await.is_err() {
                     return;

@@ -16,6 +16,8 @@ pub(crate) enum Reply {
     Acknowledge(u64),
     /// It has answered a ping that was sent after everything before this offset.
     Answered(u64),
+    /// Somebody has typed, and waits to see what comes of it: what was printed before that is worth less than what comes now.
+    Typed,
     /// The client wants to end in an orderly way.
     Close(Message),
 }
@@ -53,11 +55,6 @@ pub(crate) trait Speech: Send + Sync {
     /// The lines above the screen that a terminal is drawn anew with after a gap; `None`: it is not.
     fn repaints_after_gap(&self) -> Option<usize> {
         None
-    }
-    /// Somebody has typed since this was asked last, and waits to see what comes of it: what was printed before is worth less than
-    /// what is shown now.
-    fn wants_the_present(&self) -> bool {
-        false
     }
     /// How many bytes may be under way that the client has not acknowledged; `None`: as many as its connection takes.
     fn window(&self) -> Option<u64> {

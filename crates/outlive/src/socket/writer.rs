@@ -1,7 +1,7 @@
 //! The writing half: what the client is given, in order, as fast as it takes it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::extract::ws::{Message, WebSocket};
 use bytes::Bytes;
@@ -24,10 +24,8 @@ use crate::api::App;
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 /// Frames that go out before everything else is looked at again.
 const MOST_GATHERED: usize = 64;
-/// So far behind, a client that wants the present is shown the screen instead of what leads to it.
-const FAR_BEHIND: u64 = 512 * 1024;
-/// For so long after a key the answer to it may come.
-const PRESENT: Duration = Duration::from_secs(1);
+/// So far behind, somebody who types is shown the screen instead of what leads to it: a browser draws as much in 50 milliseconds.
+const FAR_BEHIND: u64 = 128 * 1024;
 
 type RulingSize = (Option<Size>, Option<SizePolicy>);
 
@@ -64,19 +62,12 @@ impl<S: Speech> Writer<'_, S> {
             self.paint(repaint).await?;
         }
         let mut size = self.process.ruling_size();
-        let mut typed: Option<Instant> = None;
         let mut flood = Flood::new(cursor.offset());
         // Three tries before the peer is taken for dead.
         let ping_every = Duration::from_millis(self.app.limits.socket_timeout_ms / 3);
         let mut ping = tokio::time::interval(ping_every);
         ping.reset();
         loop {
-            if self.speech.wants_the_present() {
-                typed = Some(Instant::now());
-            }
-            if typed.is_some_and(|at| at.elapsed() < PRESENT) {
-                self.skip_ahead(cursor).await?;
-            }
             // What can be sent at once is gathered; what is gathered goes out before we sleep.
             // Only so much at a time: under a flood, pings and the end of things must have their turn too.
             let mut is_drained = false;
@@ -232,6 +223,7 @@ impl<S: Speech> Writer<'_, S> {
             }
             Reply::Answered(offset) if self.asked.needless || offset > self.asked.at => {}
             Reply::Answered(offset) => cursor.acknowledge(offset),
+            Reply::Typed => self.skip_ahead(cursor).await?,
             Reply::Close(frame) => {
                 self.last_words(vec![frame]).await;
                 return Ok(Some(Ended::Orderly));
