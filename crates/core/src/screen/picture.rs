@@ -27,7 +27,8 @@ pub(super) fn svg(model: &Model) -> String {
     let buffer = model.active();
     for row in 0..model.rows {
         if let Some(line) = buffer.row(row) {
-            draw_row(&mut svg, &line.cells[..line.cells.len().min(model.cols)], MARGIN + row * CELL_HEIGHT);
+            let cells: Vec<&Cell> = line.cells().take(model.cols).collect();
+            draw_row(&mut svg, &cells, MARGIN + row * CELL_HEIGHT);
         }
     }
     if model.modes.cursor_visible {
@@ -45,7 +46,7 @@ fn left(col: usize) -> f32 {
     MARGIN as f32 + col as f32 * CELL_WIDTH
 }
 
-fn draw_row(svg: &mut String, cells: &[Cell], y: usize) {
+fn draw_row(svg: &mut String, cells: &[&Cell], y: usize) {
     let mut col = 0;
     while col < cells.len() {
         let look = cells[col].look;
@@ -63,7 +64,7 @@ fn draw_row(svg: &mut String, cells: &[Cell], y: usize) {
     }
 }
 
-fn draw_text(svg: &mut String, cells: &[Cell], first: usize, y: usize, look: Look, fg: &str) {
+fn draw_text(svg: &mut String, cells: &[&Cell], first: usize, y: usize, look: Look, fg: &str) {
     let mut text = String::new();
     for cell in cells.iter().filter(|cell| !cell.is_tail()) {
         let before = text.len();

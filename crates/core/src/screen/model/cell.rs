@@ -85,6 +85,15 @@ pub(crate) struct Look {
 }
 
 impl Look {
+    pub(crate) const DEFAULT: Self = Self {
+        fg: Color::DEFAULT,
+        bg: Color::DEFAULT,
+        style: Style(0),
+        underline: 0,
+        underline_color: Color::DEFAULT,
+        link: 0,
+    };
+
     /// What an erased cell has: the background alone.
     pub(super) fn erased(self) -> Self {
         Self { bg: self.bg, ..Self::default() }

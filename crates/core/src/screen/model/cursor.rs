@@ -111,7 +111,7 @@ impl Model {
             buffer.y -= 1;
             buffer.x = cols - 1;
             let is_left_over =
-                buffer.current().cells.get(cols - 1).is_some_and(|cell| cell.width > 0 && !cell.has_content());
+                buffer.current().cell(cols - 1).is_some_and(|cell| cell.width > 0 && !cell.has_content());
             buffer.x -= usize::from(is_left_over);
         }
         self.restrict_to_screen();

@@ -160,7 +160,7 @@ impl Model {
         let first = buffer.y;
         for row in first..first + rows {
             if let Some(line) = buffer.lines.get_mut(buffer.base + row) {
-                line.cells.fill(Cell { glyph: Glyph::One('E'), width: 1, look });
+                line.fill(&Cell { glyph: Glyph::One('E'), width: 1, look });
                 line.wrapped = false;
             }
         }

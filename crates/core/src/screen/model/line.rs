@@ -1,27 +1,74 @@
 //! One line of cells, and how cells are moved within it without leaving halves of wide characters behind.
+//!
+//! Most lines are short, and a flood is made of lines: cells behind the last one that was ever written are not there, and count as
+//! blank.
 
-use super::cell::{Cell, Look};
+use std::iter;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+use super::cell::{Cell, Glyph, Look, Style};
+
+static BLANK: Cell = Cell { glyph: Glyph::Empty, width: 1, look: Look::DEFAULT };
+
+/// Whoever writes more than that mostly fills the line.
+const FEW: usize = 16;
+
+#[derive(Clone, Debug)]
 pub(crate) struct Line {
-    pub(crate) cells: Vec<Cell>,
+    /// Those that are there. The others, up to `cols`, are blank.
+    cells: Vec<Cell>,
+    cols: usize,
     /// It goes on from the line above, which was full.
     pub(crate) wrapped: bool,
 }
 
+impl PartialEq for Line {
+    fn eq(&self, other: &Self) -> bool {
+        self.wrapped == other.wrapped && self.cells().eq(other.cells())
+    }
+}
+
 impl Line {
     pub(super) fn blank(cols: usize, look: Look) -> Self {
-        Self { cells: vec![Cell::empty(look); cols], wrapped: false }
+        let cells = if look == Look::DEFAULT { Vec::new() } else { vec![Cell::empty(look); cols] };
+        Self { cells, cols, wrapped: false }
+    }
+
+    /// All of them.
+    pub(crate) fn cells(&self) -> impl Iterator<Item = &Cell> {
+        self.cells.iter().chain(iter::repeat_n(&BLANK, self.cols - self.cells.len()))
+    }
+
+    pub(crate) fn cell(&self, col: usize) -> Option<&Cell> {
+        self.cells.get(col).or_else(|| (col < self.cols).then_some(&BLANK))
+    }
+
+    pub(super) fn cell_mut(&mut self, col: usize) -> Option<&mut Cell> {
+        if col < self.cols {
+            self.reach(col + 1);
+        }
+        self.cells.get_mut(col)
     }
 
     pub(super) fn width_at(&self, col: usize) -> Option<u8> {
-        self.cells.get(col).map(|cell| cell.width)
+        self.cell(col).map(|cell| cell.width)
     }
 
     pub(super) fn set(&mut self, col: usize, cell: Cell) {
-        if let Some(place) = self.cells.get_mut(col) {
+        if let Some(place) = self.cell_mut(col) {
             *place = cell;
         }
+    }
+
+    /// So many cells are there from now on.
+    fn reach(&mut self, count: usize) {
+        if count <= self.cells.len() {
+            return;
+        }
+        if count > self.cells.capacity() {
+            let room = if count <= FEW.min(self.cols) { FEW.min(self.cols) } else { self.cols };
+            self.cells.reserve_exact(room - self.cells.len());
+        }
+        self.cells.resize(count, BLANK.clone());
     }
 
     /// The first half of a wide character before `col` loses its other half.
@@ -32,8 +79,9 @@ impl Line {
     }
 
     pub(super) fn insert(&mut self, col: usize, count: usize, look: Look) {
-        let len = self.cells.len();
+        let len = self.cols;
         let col = if len == 0 { return } else { col % len };
+        self.reach(len);
         self.break_before(col, look);
         let count = count.min(len - col);
         self.cells[col..].rotate_right(count);
@@ -44,8 +92,9 @@ impl Line {
     }
 
     pub(super) fn delete(&mut self, col: usize, count: usize, look: Look) {
-        let len = self.cells.len();
+        let len = self.cols;
         let col = if len == 0 { return } else { col % len };
+        self.reach(len);
         let count = count.min(len - col);
         self.cells[col..].rotate_left(count);
         self.cells[len - count..].fill(Cell::empty(look));
@@ -57,27 +106,37 @@ impl Line {
 
     /// Empties the cells from `start` to before `end`; with `spare`, not those that are protected.
     pub(super) fn erase(&mut self, start: usize, end: usize, look: Look, spare: bool) {
-        let is_spared = |cell: &Cell| spare && cell.look.style.has(super::cell::Style::PROTECTED);
-        let len = self.cells.len();
-        if start > 0 && start <= len && !is_spared(&self.cells[start - 1]) {
+        let is_spared = |cell: Option<&Cell>| spare && cell.is_some_and(|cell| cell.look.style.has(Style::PROTECTED));
+        let end = end.min(self.cols);
+        if start > 0 && start <= self.cols && !is_spared(self.cell(start - 1)) {
             self.break_before(start, look);
         }
-        if end > 0 && end < len && self.width_at(end - 1) == Some(2) && !is_spared(&self.cells[end]) {
+        if end > 0 && end < self.cols && self.width_at(end - 1) == Some(2) && !is_spared(self.cell(end)) {
             self.set(end, Cell::empty(look));
         }
-        for cell in self.cells.iter_mut().take(end.min(len)).skip(start) {
-            if !is_spared(cell) {
+        if look == Look::DEFAULT && !spare && end >= self.cells.len() {
+            self.cells.truncate(start);
+            return;
+        }
+        self.reach(end);
+        for cell in self.cells.iter_mut().take(end).skip(start) {
+            if !is_spared(Some(cell)) {
                 *cell = Cell::empty(look);
             }
         }
     }
 
     pub(super) fn erase_all(&mut self, look: Look, spare: bool) {
-        self.erase(0, self.cells.len(), look, spare);
+        self.erase(0, self.cols, look, spare);
+    }
+
+    pub(super) fn fill(&mut self, cell: &Cell) {
+        self.cells = vec![cell.clone(); self.cols];
     }
 
     pub(super) fn resize(&mut self, cols: usize) {
-        self.cells.resize(cols, Cell::empty(Look::default()));
+        self.cells.truncate(cols);
+        self.cols = cols;
     }
 
     /// Up to the end of the last cell with something in it.

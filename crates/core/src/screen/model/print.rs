@@ -22,7 +22,7 @@ impl Model {
         let x = self.buffer().x;
         let line = self.buffer().current();
         // What was its first half is overwritten.
-        if line.cells.get(x).is_some_and(Cell::is_tail) {
+        if line.cell(x).is_some_and(Cell::is_tail) {
             line.set(x, Cell::empty(look));
         }
     }
@@ -49,7 +49,7 @@ impl Model {
         if joins && x > 0 {
             let line = buffer.current();
             let back = if line.width_at(x - 1) == Some(0) { 2 } else { 1 };
-            if let Some(cell) = x.checked_sub(back).and_then(|at| line.cells.get_mut(at)) {
+            if let Some(cell) = x.checked_sub(back).and_then(|at| line.cell_mut(at)) {
                 cell.join(character);
             }
             return;
@@ -90,7 +90,7 @@ impl Model {
         let x = self.buffer().x;
         let Some(at) = x.checked_sub(usize::from(self.preceding)).filter(|_| self.preceding != 0) else { return };
         let mut text = String::new();
-        if let Some(cell) = self.buffer().current().cells.get(at) {
+        if let Some(cell) = self.buffer().current().cell(at) {
             cell.push_to(&mut text);
         }
         // More would only run through the scrollback.

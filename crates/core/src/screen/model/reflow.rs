@@ -90,13 +90,13 @@ impl Buffer {
             return line.used();
         }
         let last = self.cols - 1;
-        let ends_empty = line.cells.get(last).is_some_and(|cell| !cell.has_content() && cell.width == 1);
+        let ends_empty = line.cell(last).is_some_and(|cell| !cell.has_content() && cell.width == 1);
         // It was left empty because the wide character that follows had no room.
         if ends_empty && self.lines[first + n + 1].width_at(0) == Some(2) { last } else { self.cols }
     }
 
     fn copy(&mut self, (from, from_col): (usize, usize), (to, to_col): (usize, usize), count: usize) {
-        let cells: Vec<Cell> = self.lines[from].cells.iter().skip(from_col).take(count).cloned().collect();
+        let cells: Vec<Cell> = self.lines[from].cells().skip(from_col).take(count).cloned().collect();
         for (n, cell) in cells.into_iter().enumerate() {
             self.lines[to].set(to_col + n, cell);
         }
@@ -184,12 +184,13 @@ impl Buffer {
         let mut all: Vec<Cell> = Vec::new();
         for n in 0..count {
             let length = self.wrapped_length(first, count, n);
-            all.extend(self.lines[first + n].cells.iter().take(length).cloned());
+            all.extend(self.lines[first + n].cells().take(length).cloned());
         }
         let mut cells = all.into_iter();
         let mut added = Vec::new();
         for (n, length) in pieces.iter().enumerate() {
-            let mut fresh = Line { wrapped: true, ..Line::blank(cols, Look::default()) };
+            let mut fresh = Line::blank(cols, Look::default());
+            fresh.wrapped = true;
             let line = if n < count { &mut self.lines[first + n] } else { &mut fresh };
             for (col, cell) in cells.by_ref().take(*length).enumerate() {
                 line.set(col, cell);

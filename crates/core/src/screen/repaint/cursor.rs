@@ -116,15 +116,15 @@ impl Pen<'_> {
 
     /// The line is full, and the next character will wrap: that can only be said by printing the last one again.
     fn last_cell(&mut self, buffer: &Buffer) {
-        let cells = buffer.row(buffer.y).map_or(&[][..], |line| &line.cells);
+        let Some(line) = buffer.row(buffer.y) else { return };
         let (row, last) = (self.row_of(buffer), self.model.cols - 1);
-        let col = if cells.get(last).is_some_and(Cell::is_tail) { last - 1 } else { last };
-        let Some(cell) = cells.get(col) else { return };
+        let col = if line.cell(last).is_some_and(Cell::is_tail) { last - 1 } else { last };
+        let Some(cell) = line.cell(col) else { return };
         self.look(cell.look);
         self.go_to(row, col);
         if cell.has_content() {
             cell.push_to(&mut self.out);
-        } else if cells.iter().all(|other| other == cell) {
+        } else if line.cells().all(|other| other == cell) {
             // The whole line was erased since.
             self.put("x\x1b[1K");
         }
@@ -137,7 +137,7 @@ impl Pen<'_> {
         let Some(col) = buffer.x.checked_sub(usize::from(model.preceding())).filter(|col| *col < buffer.x) else {
             return;
         };
-        let cell = buffer.row(buffer.y).and_then(|line| line.cells.get(col));
+        let cell = buffer.row(buffer.y).and_then(|line| line.cell(col));
         let is_plain = !model.modes.inserts && model.charsets.current == Charset::Ascii && buffer.x < model.cols;
         let same = |cell: &&Cell| cell.has_content() && cell.width == model.preceding() && cell.look == model.look;
         if let Some(cell) = cell.filter(same).filter(|_| is_plain) {

@@ -68,7 +68,7 @@ impl Pen<'_> {
 
     fn line(&mut self, line: &Line, row: usize, leftovers: Leftovers) {
         let cols = self.model.cols;
-        let cells: Vec<&Cell> = line.cells.iter().take(cols).collect();
+        let cells: Vec<&Cell> = line.cells().take(cols).collect();
         let mut is_dirty = vec![false; cols];
         (is_dirty[0], is_dirty[cols - 1]) = (leftovers.first, leftovers.last);
         // Where the cursor is; `None`: elsewhere.
