@@ -1,7 +1,7 @@
 /** xterm.js 6.0 loses a character that comes in two writes if the first of them ends with the byte 0x80, as in `E2 80 | 9C`. */
 
-/** So much it parses at a time; what is longer it cuts by itself, anywhere. */
-const MOST_BYTES = 64 * 1024;
+/** More than 64 KiB it cuts by itself, anywhere; less can be given up while it waits. */
+const MOST_BYTES = 16 * 1024;
 
 /** Gives bytes out in pieces that end with a character; the beginning of one is kept for the next time. */
 export class Characters {

@@ -3,7 +3,7 @@ import { type Emulator, parsesAtOnce } from './emulator.js';
 import type { Typing } from './typing.js';
 
 /** So much is in the emulator's own queue, from which nothing can be taken back; the rest waits in ours. */
-const MOST_GIVEN_BYTES = 64 * 1024;
+const MOST_GIVEN_BYTES = 16 * 1024;
 
 interface Piece {
   bytes: Uint8Array;

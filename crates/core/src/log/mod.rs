@@ -35,6 +35,9 @@ use tokio::sync::Notify;
 use self::source::Source;
 use crate::holder_link::HolderLink;
 
+/// So much of the log may come unseen before somebody is told: the less, the sooner is the rest seen when it is asked for.
+const UNSEEN_PARTS: u64 = 16;
+
 /// One process's log, shared by all its readers.
 pub struct Log {
     key: u64,
@@ -176,7 +179,7 @@ impl Log {
     /// Asks to be told before what comes after `offset` is overwritten: at which offset that will be, or 0 if nothing will.
     pub(crate) fn tell_at(&self, offset: u64) -> u64 {
         let Some(ring) = self.ring() else { return 0 };
-        let due = offset + ring.window() / 4;
+        let due = offset + ring.window() / UNSEEN_PARTS;
         ring.want_wake_at(due);
         due
     }

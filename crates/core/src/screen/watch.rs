@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::behind::Behind;
 use crate::process::Process;
 
 /// What runs after a flood rests as many times longer than it works.
@@ -12,8 +11,15 @@ const RESTS: u32 = 9;
 const LONGEST_REST: Duration = Duration::from_secs(10);
 
 impl Process {
-    /// Asks to be told before the log loses what the model has not seen.
+    /// From now on the model misses nothing.
     pub(crate) fn watch_screen(self: &Arc<Self>) {
+        if let Ok(log) = self.log() {
+            self.watch_screen_from(log.head());
+        }
+    }
+
+    /// Asks to be told before the log loses what the model has not seen, which is what comes after `offset`.
+    fn watch_screen_from(self: &Arc<Self>, offset: u64) {
         if !self.is_terminal() {
             return;
         }
@@ -29,7 +35,7 @@ impl Process {
             return;
         }
         if let Ok(log) = self.log() {
-            self.screen.due.store(log.tell_at(log.head()), Relaxed);
+            self.screen.due.store(log.tell_at(offset), Relaxed);
         }
     }
 
@@ -44,21 +50,23 @@ impl Process {
         }
         let process = Arc::clone(self);
         tokio::spawn(async move {
-            let took = process.keep_up().await;
+            let (seen, took) = process.keep_up().await.unwrap_or_default();
             tokio::time::sleep((took * RESTS).min(LONGEST_REST)).await;
-            process.watch_screen();
+            match seen {
+                0 => process.watch_screen(),
+                offset => process.watch_screen_from(offset),
+            }
             // It may have been there before anybody asked.
             process.keep_up_if_due();
         });
     }
 
-    /// Brings the model to the end of the log, and keeps what it knows.
-    async fn keep_up(self: &Arc<Self>) -> Duration {
-        let Ok(_turn) = self.services.keep_up_turn.acquire().await else { return Duration::ZERO };
+    /// Brings the model to the end of the log, and keeps what it knows. Up to where that was, and how long it took.
+    async fn keep_up(self: &Arc<Self>) -> Option<(u64, Duration)> {
+        let _turn = self.services.keep_up_turn.acquire().await.ok()?;
         let began = Instant::now();
-        if let Ok(checkpoint) = self.with_screen(Behind::checkpoint).await {
-            self.store_checkpoint(&mut *self.screen.state.lock().await, &checkpoint);
-        }
-        began.elapsed()
+        let (checkpoint, seen) = self.with_screen(|behind| (behind.checkpoint(), behind.offset)).await.ok()?;
+        self.store_checkpoint(&mut *self.screen.state.lock().await, &checkpoint);
+        Some((seen, began.elapsed()))
     }
 }

@@ -167,8 +167,7 @@ impl<S: Speech> Writer<'_, S> {
                     }
                 }
                 if let Some(screen) = screen {
-                    cursor.skip_to(screen.offset);
-                    self.paint(screen).await?;
+                    self.go_on_after(cursor, screen).await?;
                 }
             }
             Item::BecameLive => {
@@ -192,10 +191,8 @@ impl<S: Speech> Writer<'_, S> {
         }
         let Some(screen) = self.screen_after_gap(from).await else { return Ok(()) };
         let AfterGap::Say(gap) = self.speech.gap(from, screen.offset) else { return Ok(()) };
-        self.credit.acknowledged += screen.offset - from;
         self.send(gap).await?;
-        cursor.skip_to(screen.offset);
-        self.paint(screen).await
+        self.go_on_after(cursor, screen).await
     }
 
     /// What a terminal shows by now, instead of what a client has missed and of what is left of it.
@@ -203,6 +200,13 @@ impl<S: Speech> Writer<'_, S> {
         let scrollback = self.speech.repaints_after_gap().filter(|_| self.process.is_terminal())?;
         let screen = self.process.repaint(scrollback).await.ok()?;
         (screen.offset >= to).then_some(screen)
+    }
+
+    /// A screen stands for everything before it, also for what is still under way: the client need not even look at that.
+    async fn go_on_after(&mut self, cursor: &mut Cursor, screen: Repaint) -> Result<(), Gone> {
+        cursor.skip_to(screen.offset);
+        self.credit.acknowledged = self.credit.acknowledged.max(screen.offset);
+        self.paint(screen).await
     }
 
     async fn paint(&mut self, screen: Repaint) -> Result<(), Gone> {
