@@ -13,11 +13,14 @@ export class Native {
   }
 
   async native(method, path, body, base = this.base) {
-    const response = await fetch(`${base}${path}`, {
-      method,
-      headers: body === undefined ? {} : { 'content-type': 'application/json' },
-      body: body === undefined ? undefined : JSON.stringify(body),
-    });
+    const send = () =>
+      fetch(`${base}${path}`, {
+        method,
+        headers: body === undefined ? {} : { 'content-type': 'application/json' },
+        body: body === undefined ? undefined : JSON.stringify(body),
+      });
+    // `fetch` keeps connections, and may use one in the moment in which a server that is replaced closes it: who only looks asks again.
+    const response = await (method === 'GET' ? send().catch(send) : send());
     const text = await response.text();
     assert.ok(response.ok, `${method} ${path}: ${response.status} ${text.slice(0, 200)}`);
     return text === '' ? undefined : JSON.parse(text);

@@ -1,7 +1,9 @@
-//! The two clocks of outlive, both in whole milliseconds.
+//! The clocks of outlive; those of time are in whole milliseconds.
 //!
 //! Deadlines use `boot_ms` (never jumps, counts suspended time, shared by holder and server);
 //! times that people see use `wall_ms`.
+
+use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -18,4 +20,10 @@ pub fn boot_ms() -> u64 {
 /// Milliseconds since 1970.
 pub fn wall_ms() -> u64 {
     read(ClockId::Realtime)
+}
+
+/// How long this thread has worked, without the times in which others did.
+pub fn thread_cpu() -> Duration {
+    let worked = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(worked.tv_sec as u64, worked.tv_nsec as u32)
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use outlive_holder::clock;
 use serde::{Deserialize, Serialize};
 
 use super::model::{MOST_SCROLLBACK, Model};
@@ -38,6 +39,8 @@ pub(super) struct Behind {
     /// Everything before it has been fed.
     pub(super) offset: u64,
     pub(super) approximate: bool,
+    /// How long a processor was busy with the last piece of the way.
+    pub(super) worked: Duration,
 }
 
 impl Behind {
@@ -45,31 +48,35 @@ impl Behind {
     pub(super) fn begin(log: &Log, sizes: &Sizes, checkpoint: Option<Repaint>) -> Self {
         if let Some(kept) = checkpoint.filter(|kept| (log.tail()..=log.head()).contains(&kept.offset)) {
             let model = Model::restored(kept.size, &kept.bytes);
-            return Self { model, offset: kept.offset, approximate: kept.approximate };
+            return Self::at(kept.offset, model, kept.approximate);
         }
         if log.tail() > 0 {
             return Self::near_the_end(log, sizes);
         }
-        Self { model: Model::new(sizes.at(0)), offset: 0, approximate: false }
+        Self::at(0, Model::new(sizes.at(0)), false)
     }
 
     /// Where what follows is enough to show nearly the same.
     pub(super) fn near_the_end(log: &Log, sizes: &Sizes) -> Self {
         let offset = log.tail().max(log.head().saturating_sub(ENOUGH_BYTES));
-        Self { model: Model::new(sizes.at(offset)), offset, approximate: true }
+        Self::at(offset, Model::new(sizes.at(offset)), true)
     }
 
     /// Nothing is known but the size.
     pub(super) fn blank(log: &Log, sizes: &Sizes) -> Self {
         let offset = log.head();
-        Self { model: Model::new(sizes.at(offset)), offset, approximate: true }
+        Self::at(offset, Model::new(sizes.at(offset)), true)
+    }
+
+    fn at(offset: u64, model: Model, approximate: bool) -> Self {
+        Self { model, offset, approximate, worked: Duration::ZERO }
     }
 
     /// Up to where the log ends now.
     pub(super) fn catch_up(&mut self, log: &Arc<Log>, sizes: &Sizes) {
         let until = log.head();
         let mut cursor = Cursor::new(Arc::clone(log), Start::At(self.offset), Flow::Live, StreamFilter::All);
-        let began = Instant::now();
+        let (began, worked) = (Instant::now(), clock::thread_cpu());
         while self.offset < until {
             if began.elapsed() > LONGEST_WORK {
                 self.approximate = true;
@@ -93,6 +100,7 @@ impl Behind {
             }
         }
         self.model.resize(sizes.at(self.offset));
+        self.worked = clock::thread_cpu().saturating_sub(worked);
     }
 
     /// A new size comes before the byte that it is noted for.

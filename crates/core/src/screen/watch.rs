@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::behind::Behind;
 use crate::process::Process;
 
 /// What runs after a flood rests as many times longer than it works.
@@ -50,8 +51,8 @@ impl Process {
         }
         let process = Arc::clone(self);
         tokio::spawn(async move {
-            let (seen, took) = process.keep_up().await.unwrap_or_default();
-            tokio::time::sleep((took * RESTS).min(LONGEST_REST)).await;
+            let (seen, worked) = process.keep_up().await.unwrap_or_default();
+            tokio::time::sleep((worked * RESTS).min(LONGEST_REST)).await;
             match seen {
                 0 => process.watch_screen(),
                 offset => process.watch_screen_from(offset),
@@ -61,12 +62,12 @@ impl Process {
         });
     }
 
-    /// Brings the model to the end of the log, and keeps what it knows. Up to where that was, and how long it took.
+    /// Brings the model to the end of the log, and keeps what it knows. Up to where that was, and how much work it was.
     async fn keep_up(self: &Arc<Self>) -> Option<(u64, Duration)> {
         let _turn = self.services.keep_up_turn.acquire().await.ok()?;
-        let began = Instant::now();
-        let (checkpoint, seen) = self.with_screen(|behind| (behind.checkpoint(), behind.offset)).await.ok()?;
+        let look = |behind: &Behind| (behind.checkpoint(), behind.offset, behind.worked);
+        let (checkpoint, seen, worked) = self.with_screen(look).await.ok()?;
         self.store_checkpoint(&mut *self.screen.state.lock().await, &checkpoint);
-        Some((seen, began.elapsed()))
+        Some((seen, worked))
     }
 }
