@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use harness::socket::Socket;
-use harness::{Outlive, eventually, proc};
+use harness::{Outlive, PATIENCE, eventually, proc};
 use serde_json::{Value, json};
 
 static TURN: Mutex<()> = Mutex::new(());
@@ -70,7 +70,7 @@ fn back_to(outlive: &Outlive, before: Footprint) -> Footprint {
         if same {
             return now;
         }
-        assert!(begun.elapsed() < Duration::from_secs(15), "left behind:\n{before:?}\n{now:?}");
+        assert!(begun.elapsed() < PATIENCE, "left behind:\n{before:?}\n{now:?}");
         std::thread::park_timeout(Duration::from_millis(20));
     }
 }
@@ -150,7 +150,7 @@ fn a_thousand_idle_terminals() {
         socket.type_text("hello\n");
         socket.read_until("hello\r\nhello\r\n");
     }
-    // One more is as quick as the first.
+    // They are in nobody's way.
     let begun = Instant::now();
     let answer = outlive.post("/v1/processes/run", &json!({ "command": "echo", "args": ["x"] }));
     assert_eq!(answer.json["stdout"], "x\n");
@@ -161,7 +161,6 @@ fn a_thousand_idle_terminals() {
     assert!(during.threads <= before.threads, "no thread per terminal");
     assert!(during.holder_kib < before.holder_kib + 4 * 1024, "holder: {} KiB", during.holder_kib);
     assert!(during.server_kib < before.server_kib + 48 * 1024, "server: {} KiB", during.server_kib);
-    assert!(run < Duration::from_secs(1), "{run:?}");
 
     let begun = Instant::now();
     std::thread::scope(|scope| {
@@ -237,26 +236,26 @@ fn ten_thousand_runs_leave_nothing_behind() {
 fn a_hundred_runs_at_once() {
     let _turn = turn();
     let outlive = Outlive::start();
-    let begun = Instant::now();
-    let at_once = AtomicU64::new(0);
-    let most = AtomicU64::new(0);
+    let folder = tempfile::tempdir().unwrap();
     std::thread::scope(|scope| {
         for number in 0..100 {
-            let (outlive, at_once, most) = (&outlive, &at_once, &most);
+            let (outlive, folder) = (&outlive, folder.path());
             scope.spawn(move || {
-                most.fetch_max(at_once.fetch_add(1, SeqCst) + 1, SeqCst);
-                let line = format!("sleep 1; echo out {number}; echo err {number} >&2; exit {number}");
-                let answer = outlive.post("/v1/processes/run", &json!({ "command": line, "shell": true }));
-                at_once.fetch_sub(1, SeqCst);
+                let line = format!(
+                    "touch {number}; until [ -e go ]; do sleep 0.1; done; echo out {number}; echo err {number} >&2; exit {number}"
+                );
+                let spec = json!({ "command": line, "shell": true, "cwd": folder });
+                let answer = outlive.post("/v1/processes/run", &spec);
                 assert_eq!(answer.json["exitCode"], number, "{}", answer.text());
                 assert_eq!(answer.json["stdout"], format!("out {number}\n"));
                 assert_eq!(answer.json["stderr"], format!("err {number}\n"));
             });
         }
+        // None of them can end before all of them run.
+        let running = || std::fs::read_dir(folder.path()).unwrap().count();
+        eventually("all of them run", || (running() == 100).then_some(()));
+        std::fs::write(folder.path().join("go"), "").unwrap();
     });
-    let took = begun.elapsed();
-    println!("100 runs of one second, {} at once, in {took:?}", most.load(SeqCst));
-    assert!(took < Duration::from_secs(10), "{took:?}");
     let server = outlive.server_pid();
     eventually("nothing is left", || (proc::children(outlive.holder_pid()) == [server]).then_some(()));
 }
