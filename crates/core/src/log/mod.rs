@@ -14,6 +14,7 @@
 
 mod archived;
 mod cursor;
+mod ends;
 mod entries;
 mod entry_cursor;
 mod source;
@@ -24,6 +25,7 @@ use std::sync::{Arc, OnceLock};
 
 pub(crate) use archived::{ArchivedLog, Place};
 pub use cursor::{Cursor, Flow, Item, Start, StreamFilter};
+pub use ends::Ends;
 pub use entries::Entry;
 pub use entry_cursor::{EntryCursor, EntryItem};
 use outlive_holder::log::LogReader;

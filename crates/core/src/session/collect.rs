@@ -1,12 +1,11 @@
 //! What a command printed, as one answer: the head and the tail of each stream.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use outlive_holder::log::Stream;
 
 use super::exec::Exec;
-use crate::log::{Cursor, Flow, Item, Log, Start, StreamFilter};
+use crate::log::{Cursor, Ends, Flow, Item, Log, Start, StreamFilter};
 
 /// Bytes per read.
 const READ_BYTES: usize = 256 * 1024;
@@ -19,32 +18,10 @@ pub struct Collected {
     pub truncated: bool,
 }
 
-/// The first and the last bytes of a stream.
-struct Ends {
-    head: Vec<u8>,
-    tail: VecDeque<u8>,
-    most: usize,
-    cut: bool,
-}
-
-impl Ends {
-    fn new(most: usize) -> Self {
-        Self { head: Vec::new(), tail: VecDeque::new(), most, cut: false }
-    }
-
-    fn take(&mut self, bytes: &[u8]) {
-        let room = (self.most - self.most / 2).saturating_sub(self.head.len());
-        let (first, rest) = bytes.split_at(bytes.len().min(room));
-        self.head.extend_from_slice(first);
-        self.tail.extend(rest);
-        let surplus = self.tail.len().saturating_sub(self.most / 2);
-        self.tail.drain(..surplus);
-        self.cut |= surplus > 0;
-    }
-
-    fn whole(mut self) -> Vec<u8> {
-        self.head.extend(self.tail);
-        self.head
+impl Collected {
+    fn of(stdout: Ends, stderr: Ends, gone: bool) -> Self {
+        let truncated = gone || stdout.left_out() + stderr.left_out() > 0;
+        Self { stdout: stdout.whole(), stderr: stderr.whole(), truncated }
     }
 }
 
@@ -65,8 +42,7 @@ impl Exec {
         }
         cursor.close();
         self.finished().await;
-        let truncated = gone || stdout.cut || stderr.cut;
-        Collected { stdout: stdout.whole(), stderr: stderr.whole(), truncated }
+        Collected::of(stdout, stderr, gone)
     }
 
     /// What there is now, late output included.
@@ -77,8 +53,7 @@ impl Exec {
         let (mut stdout, mut stderr, mut gone) = (Ends::new(most), Ends::new(most), false);
         let mut cursor = Cursor::new(log, Start::At(0), Flow::Live, StreamFilter::All);
         while take(&mut cursor, &mut stdout, &mut stderr, &mut gone) {}
-        let truncated = gone || stdout.cut || stderr.cut;
-        Collected { stdout: stdout.whole(), stderr: stderr.whole(), truncated }
+        Collected::of(stdout, stderr, gone)
     }
 }
 
@@ -106,23 +81,4 @@ pub(super) fn count(log: &Log) -> (u64, u64) {
         }
     }
     (stdout, stderr)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn head_and_tail_are_kept() {
-        let mut ends = Ends::new(6);
-        for piece in ["ab", "cd", "efg", "hij"] {
-            ends.take(piece.as_bytes());
-        }
-        assert!(ends.cut);
-        assert_eq!(ends.whole(), b"abchij");
-        let mut small = Ends::new(6);
-        small.take(b"abcdef");
-        assert!(!small.cut);
-        assert_eq!(small.whole(), b"abcdef");
-    }
 }

@@ -1,6 +1,5 @@
 //! Commands whose caller waits: for the whole result, or for each piece of it.
 
-use std::collections::VecDeque;
 use std::time::Instant;
 
 use axum::Json;
@@ -8,7 +7,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream as Events, stream};
-use outlive_core::log::Stream;
+use outlive_core::log::{Ends, Stream};
 use outlive_core::session::ExecSpec;
 use serde::Deserialize;
 use serde_json::json;
@@ -92,11 +91,13 @@ impl Wanted {
     /// What the end of a command in a session means for whoever waits for it.
     fn verdict(&self, ended: Ended, printed: &Printed) -> Result<(), ContainerError> {
         let context = || {
-            let mut context = printed.context();
-            context["command"] = self.command.clone().into();
-            context["sessionId"] = self.place.name().into();
-            context["exitCode"] = ended.code.into();
-            context
+            json!({
+                "stdout": printed.stdout,
+                "stderr": printed.stderr,
+                "command": self.command,
+                "sessionId": self.place.name(),
+                "exitCode": ended.code,
+            })
         };
         match &self.place {
             Place::Session(_) if ended.timed_out => Err(ContainerError::timed_out(self.late("timeout"), context())),
@@ -121,19 +122,19 @@ pub(in super::super) async fn execute(
     let begun = Instant::now();
     let mut command = wanted.begin(&app, false).await?;
     let most = app.core.config().max_exec_output_bytes as usize;
-    let mut printed = Printed { stdout: Ends::new(most), stderr: Ends::new(most) };
+    let (mut stdout, mut stderr) = (Ends::new(most), Ends::new(most));
     let ended = loop {
         match command.next(&app).await {
-            Some(Event::Output(Stream::Stderr, bytes)) => printed.stderr.take(&bytes),
-            Some(Event::Output(_, bytes)) => printed.stdout.take(&bytes),
+            Some(Event::Output(Stream::Stderr, bytes)) => stderr.take(&bytes),
+            Some(Event::Output(_, bytes)) => stdout.take(&bytes),
             Some(Event::Ended(ended)) => break ended,
             Some(Event::Failed(error)) => return Err(ContainerError::interrupted(error)),
             None => return Err(ContainerError::interrupted(outlive_core::Error::holder_gone())),
         }
     };
+    let printed = Printed::of(stdout, stderr);
     wanted.verdict(ended, &printed)?;
-    let left_out = printed.stdout.left_out + printed.stderr.left_out;
-    let (stdout, mut stderr) = (printed.stdout.text(), printed.stderr.text());
+    let Printed { stdout, mut stderr, left_out } = printed;
     if ended.timed_out {
         stderr += &wanted.late("timed out");
     }
@@ -154,44 +155,18 @@ pub(in super::super) async fn execute(
     .into_response())
 }
 
-/// What a command has printed.
+/// What a command has printed, as text.
 struct Printed {
-    stdout: Ends,
-    stderr: Ends,
+    stdout: String,
+    stderr: String,
+    left_out: u64,
 }
 
 impl Printed {
-    fn context(&self) -> serde_json::Value {
-        json!({ "stdout": self.stdout.text(), "stderr": self.stderr.text() })
-    }
-}
-
-/// The first and the last bytes of a stream.
-struct Ends {
-    head: Vec<u8>,
-    tail: VecDeque<u8>,
-    most: usize,
-    left_out: usize,
-}
-
-impl Ends {
-    fn new(most: usize) -> Self {
-        Self { head: Vec::new(), tail: VecDeque::new(), most, left_out: 0 }
-    }
-
-    fn take(&mut self, bytes: &[u8]) {
-        let room = (self.most - self.most / 2).saturating_sub(self.head.len());
-        let (first, rest) = bytes.split_at(bytes.len().min(room));
-        self.head.extend_from_slice(first);
-        self.tail.extend(rest);
-        let surplus = self.tail.len().saturating_sub(self.most / 2);
-        self.tail.drain(..surplus);
-        self.left_out += surplus;
-    }
-
-    fn text(&self) -> String {
-        let (first, second) = self.tail.as_slices();
-        String::from_utf8_lossy(&[&self.head, first, second].concat()).into_owned()
+    fn of(stdout: Ends, stderr: Ends) -> Self {
+        let left_out = stdout.left_out() + stderr.left_out();
+        let text = |ends: Ends| String::from_utf8_lossy(&ends.whole()).into_owned();
+        Self { stdout: text(stdout), stderr: text(stderr), left_out }
     }
 }
 
@@ -244,18 +219,4 @@ fn last(wanted: &Wanted, ended: Ended, decoders: &mut Decoders) -> Bytes {
         }
     }
     all.into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_too_much_the_ends_are_kept() {
-        let mut ends = Ends::new(6);
-        for piece in ["ab", "cd", "efg", "hij"] {
-            ends.take(piece.as_bytes());
-        }
-        assert_eq!((ends.text().as_str(), ends.left_out), ("abchij", 4));
-    }
 }
