@@ -1,0 +1,8 @@
+//! The log against a naive model, and its writer against readers on other threads.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
+
+mod bell;
+mod model;
+mod printed;
+mod threads;

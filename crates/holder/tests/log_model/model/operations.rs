@@ -1,0 +1,84 @@
+//! All that can happen to a log, in any order.
+
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    Print {
+        stream: usize,
+        count: usize,
+    },
+    Record {
+        stream: usize,
+    },
+    /// Prints and records until so much has gone through, or a hold stops it.
+    Flood {
+        stream: usize,
+        count: usize,
+    },
+    /// As many chunks of a few bytes.
+    Trickle {
+        chunks: usize,
+        size: usize,
+    },
+    Drain {
+        stream: usize,
+        most: usize,
+    },
+    /// A record after everybody's time is over.
+    RecordMuchLater {
+        stream: usize,
+    },
+    Attach {
+        lossless: bool,
+        part: u8,
+    },
+    Read {
+        reader: usize,
+        most: usize,
+    },
+    ReadAll {
+        reader: usize,
+    },
+    Advance {
+        reader: usize,
+        lag: u64,
+    },
+    Leave {
+        reader: usize,
+    },
+    /// Comes back for what it was given last.
+    Return {
+        left: usize,
+        back: u64,
+    },
+    Close {
+        reader: usize,
+    },
+    ServerDies,
+    ReopenReader,
+    AdoptWriter,
+}
+
+pub(super) fn op() -> impl Strategy<Value = Op> {
+    let stream = 0..2usize;
+    let reader = 0..4usize;
+    prop_oneof![
+        2 => (stream.clone(), 1..100_000usize).prop_map(|(stream, count)| Op::Print { stream, count }),
+        4 => stream.clone().prop_map(|stream| Op::Record { stream }),
+        4 => (stream.clone(), 1..600_000usize).prop_map(|(stream, count)| Op::Flood { stream, count }),
+        2 => (1..9_000usize, 1..5usize).prop_map(|(chunks, size)| Op::Trickle { chunks, size }),
+        1 => (stream.clone(), 1..40_000usize).prop_map(|(stream, most)| Op::Drain { stream, most }),
+        1 => stream.prop_map(|stream| Op::RecordMuchLater { stream }),
+        4 => (any::<bool>(), any::<u8>()).prop_map(|(lossless, part)| Op::Attach { lossless, part }),
+        6 => (reader.clone(), 1..200_000usize).prop_map(|(reader, most)| Op::Read { reader, most }),
+        3 => reader.clone().prop_map(|reader| Op::ReadAll { reader }),
+        6 => (reader.clone(), 0..50_000u64).prop_map(|(reader, lag)| Op::Advance { reader, lag }),
+        2 => reader.clone().prop_map(|reader| Op::Leave { reader }),
+        3 => (reader.clone(), 0..2000u64).prop_map(|(left, back)| Op::Return { left, back }),
+        1 => reader.prop_map(|reader| Op::Close { reader }),
+        1 => Just(Op::ServerDies),
+        1 => Just(Op::ReopenReader),
+        1 => Just(Op::AdoptWriter),
+    ]
+}
