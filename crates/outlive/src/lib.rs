@@ -42,7 +42,8 @@ enum Mode {
     Client(cli::Command),
     /// Print completions for a shell
     Completions { shell: clap_complete::Shell },
-    /// Print the OpenAPI document
+    /// Work out the OpenAPI document and print it
+    #[cfg(debug_assertions)]
     #[command(hide = true)]
     Openapi,
     /// What `serve` becomes: keeps everything that must not die
@@ -70,6 +71,7 @@ pub fn main() -> ExitCode {
             clap_complete::generate(shell, &mut Arguments::command(), "outlive", &mut std::io::stdout());
             0
         }
+        #[cfg(debug_assertions)]
         Mode::Openapi => i32::from(std::io::stdout().write_all(api::openapi().as_bytes()).is_err()),
         Mode::Client(command) => client(command, arguments.connection),
     };

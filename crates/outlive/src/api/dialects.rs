@@ -6,7 +6,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::state::App;
-use crate::dialect::{self, Dialect, Route};
+use crate::dialect::{self, Dialect};
+use crate::front::Route;
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct DialectList {

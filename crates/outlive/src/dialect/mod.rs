@@ -15,7 +15,6 @@ mod e2b;
 mod go_signals;
 mod opencode;
 mod opensandbox;
-mod routes;
 
 use std::convert::Infallible;
 use std::sync::{Arc, OnceLock};
@@ -32,9 +31,8 @@ pub(crate) use self::e2b::fuzzing::messages as fuzz_e2b_messages;
 pub(crate) use self::opencode::OpenCode;
 #[cfg(any(fuzzing, test))]
 pub(crate) use self::opensandbox::fuzzing::inputs as fuzz_opensandbox_inputs;
-pub(crate) use self::routes::{Route, Routes};
 use crate::api::App;
-use crate::front::Front;
+use crate::front::{Front, Routes};
 
 /// Another platform's API.
 pub(crate) struct Dialect {
@@ -66,12 +64,6 @@ impl Dialect {
     fn when_asked(&'static self, app: &App) -> WhenAsked {
         WhenAsked { dialect: self, app: app.clone(), made: Arc::default() }
     }
-
-    fn all_routes(&self, app: &App) -> Router {
-        let routes = (self.routes)().into_list().into_iter();
-        let guarded = routes.map(|route| self.front.guarded(route.needs, app, route.into_router()));
-        self.front.framed(app, guarded.fold(Router::new(), Router::merge))
-    }
 }
 
 /// The routes of a dialect, made when its first request comes: most outlives never hear most of them, and to make them all costs every start
@@ -94,7 +86,7 @@ impl Service<Request> for WhenAsked {
 
     fn call(&mut self, request: Request) -> Self::Future {
         // A router is a handle; to clone it is cheap.
-        self.made.get_or_init(|| self.dialect.all_routes(&self.app)).clone().call(request)
+        self.made.get_or_init(|| self.dialect.front.router(&self.app, (self.dialect.routes)())).clone().call(request)
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod guard;
 mod linger;
+mod routes;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
@@ -16,6 +17,7 @@ use axum::middleware::{self, Next};
 use axum::response::Response;
 
 pub(crate) use self::guard::Needs;
+pub(crate) use self::routes::{Route, Routes};
 use crate::access::credentials::{self, Carrier};
 use crate::api::App;
 use crate::api::problem::{Code, Kind, Problem};
@@ -40,8 +42,17 @@ impl Front {
         (self.words)(why.into())
     }
 
+    /// Everything of a surface.
+    pub(crate) fn router(self, app: &App, routes: Routes) -> Router {
+        let groups = routes.by_needs().into_iter();
+        self.framed(
+            app,
+            groups.map(|(needs, group)| self.guarded(needs, app, group)).fold(Router::new(), Router::merge),
+        )
+    }
+
     /// Routes that ask for what they need.
-    pub(crate) fn guarded(self, needs: Needs, app: &App, routes: Router<App>) -> Router<App> {
+    fn guarded(self, needs: Needs, app: &App, routes: Router<App>) -> Router<App> {
         if needs == Needs::Nothing {
             return routes;
         }
@@ -51,7 +62,7 @@ impl Front {
     }
 
     /// Everything that its requests pass besides, and the answer to those that nobody waits for.
-    pub(crate) fn framed(self, app: &App, routes: Router<App>) -> Router {
+    fn framed(self, app: &App, routes: Router<App>) -> Router {
         let most = usize::try_from(app.limits.max_body_bytes).unwrap_or(usize::MAX);
         let passing = app.clone();
         let around = move |request: Request, next: Next| around(self, passing.clone(), request, next);

@@ -26,9 +26,9 @@ mod text;
 
 use axum::http::Method;
 
-use super::{Dialect, Routes};
+use super::Dialect;
 use crate::access::Scope;
-use crate::front::{Front, Needs};
+use crate::front::{Front, Needs, Routes};
 
 pub(super) const DIALECT: Dialect = Dialect {
     front: Front {

@@ -22,10 +22,10 @@ mod units;
 
 use axum::http::Method;
 
-use super::{Dialect, Routes};
+use super::Dialect;
 use crate::access::Scope;
 use crate::api::App;
-use crate::front::{Front, Needs};
+use crate::front::{Front, Needs, Routes};
 
 pub(super) const DIALECT: Dialect = Dialect {
     front: Front {

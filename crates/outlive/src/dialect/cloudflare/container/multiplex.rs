@@ -87,8 +87,9 @@ async fn serve(app: App, peer: Peer, grant: Grant, socket: WebSocket) {
     let (sink, stream) = socket.split();
     let (say, said) = mpsc::channel(MOST_WAITING);
     let turns = Arc::new(Semaphore::new(MOST_WHOLE));
-    let mut caller =
-        Caller { router: router(&app), app: app.clone(), peer, grant, say, turns, under_way: HashMap::new() };
+    // The routes as they are over HTTP, guarded alike.
+    let router = DIALECT.front.router(&app, container_routes());
+    let mut caller = Caller { router, app: app.clone(), peer, grant, say, turns, under_way: HashMap::new() };
     tokio::select! {
         () = write(&app, sink, said) => {}
         () = caller.read(stream) => {}
@@ -96,13 +97,6 @@ async fn serve(app: App, peer: Peer, grant: Grant, socket: WebSocket) {
     for (_, task) in caller.under_way {
         task.abort();
     }
-}
-
-/// The routes as they are over HTTP, guarded alike.
-fn router(app: &App) -> Router {
-    let routes = container_routes().into_list().into_iter();
-    let guarded = routes.map(|route| DIALECT.front.guarded(route.needs, app, route.into_router()));
-    DIALECT.front.framed(app, guarded.fold(Router::new(), Router::merge))
 }
 
 /// Ends with the client, or with this server.

@@ -1,13 +1,13 @@
-//! The routes of a dialect, each with what it asks for. The router is made of this list and nothing else, and `GET /v1/dialects` shows
-//! it: a route that does not say who may use it does not exist.
+//! The routes of a surface, each with what it asks for. Its router is made of this list and nothing else: a route that does not say who
+//! may use it does not exist.
 
 use axum::Router;
 use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
+use super::Needs;
 use crate::api::App;
-use crate::front::Needs;
 
 #[derive(Default)]
 pub(crate) struct Routes(Vec<Route>);
@@ -34,10 +34,16 @@ impl Routes {
     pub(crate) fn into_list(self) -> Vec<Route> {
         self.0
     }
-}
 
-impl Route {
-    pub(super) fn into_router(self) -> Router<App> {
-        Router::new().route(self.path, self.handler)
+    /// What asks for the same stands together: each guard is a layer of its own.
+    pub(super) fn by_needs(self) -> Vec<(Needs, Router<App>)> {
+        let mut groups: Vec<(Needs, Router<App>)> = Vec::new();
+        for Route { needs, path, handler, .. } in self.0 {
+            match groups.iter_mut().find(|(of, _)| *of == needs) {
+                Some((_, group)) => *group = std::mem::take(group).route(path, handler),
+                None => groups.push((needs, Router::new().route(path, handler))),
+            }
+        }
+        groups
     }
 }
