@@ -72,7 +72,7 @@ impl Archive {
     }
 
     /// The server before this one has finished.
-    pub(crate) fn is_alone(&self) {
+    pub(crate) fn make_alone(&self) {
         self.alone.store(true, Relaxed);
     }
 

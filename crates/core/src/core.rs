@@ -268,11 +268,9 @@ impl Core {
     /// neither writes nor asks for anything any more.
     pub async fn retire(&self) {
         const PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
-        self.services.sessions.close().await;
         let settled = async {
-            while !self.services.link.owes_nothing() {
-                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-            }
+            self.services.sessions.close().await;
+            self.services.link.until_answered().await;
         };
         let _ = tokio::time::timeout(PATIENCE, settled).await;
         // In this order: what the archive gives up must be known in the journal.
@@ -351,7 +349,7 @@ async fn listen(core: Core, link: HolderLink, tell: watch::Sender<Notice>) {
             notice.upgrades += 1;
             notice.upgrade_error = result.err();
         }),
-        News::Alone => services.archive.is_alone(),
+        News::Alone => services.archive.make_alone(),
     })
     .await;
 }

@@ -132,7 +132,7 @@ impl Table {
     }
 
     /// It has been started with this pid, so whoever had it before has it no more; nor has it the one it had.
-    pub(crate) fn has_pid(&self, process: &Arc<Process>, pid: u32, before: Option<u32>) {
+    pub(crate) fn note_pid(&self, process: &Arc<Process>, pid: u32, before: Option<u32>) {
         let mut maps = lock(&self.maps);
         if let Some(before) = before {
             maps.give_up_pid(before, process);

@@ -239,9 +239,9 @@ impl HolderLink {
         self.0.retired.load(SeqCst)
     }
 
-    /// Nobody waits for an answer.
-    pub(crate) fn owes_nothing(&self) -> bool {
-        self.0.requests.is_empty()
+    /// Returns when nobody waits for an answer.
+    pub(crate) async fn until_answered(&self) {
+        self.0.requests.until_empty().await;
     }
 
     /// Resolves when the holder is gone: what only it can bring about will never happen.

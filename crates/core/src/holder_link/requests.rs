@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use outlive_holder::wire::{Done, SpawnFailed};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::Started;
 use crate::lock;
@@ -17,7 +17,11 @@ pub(crate) enum Answer {
 }
 
 #[derive(Default)]
-pub(super) struct Requests(Mutex<Open>);
+pub(super) struct Requests {
+    open: Mutex<Open>,
+    /// One fewer waits.
+    fewer: Notify,
+}
 
 #[derive(Default)]
 struct Open {
@@ -30,7 +34,7 @@ struct Open {
 impl Requests {
     pub(super) fn open(&self) -> (u32, oneshot::Receiver<Answer>) {
         let (sender, receiver) = oneshot::channel();
-        let mut open = lock(&self.0);
+        let mut open = lock(&self.open);
         // Numbers come round; one that still waits is passed over, and 0, which is nobody.
         loop {
             open.last = open.last.wrapping_add(1);
@@ -46,20 +50,25 @@ impl Requests {
     }
 
     pub(super) fn answer(&self, number: u32, answer: Answer) {
-        if let Some(sender) = lock(&self.0).waiting.remove(&number) {
+        let asked = lock(&self.open).waiting.remove(&number);
+        if let Some(sender) = asked {
             // Whoever asked may have gone away.
             let _ = sender.send(answer);
+            self.fewer.notify_waiters();
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        lock(&self.0).waiting.is_empty()
+    /// Returns when nobody waits.
+    pub(super) async fn until_empty(&self) {
+        crate::changes::until(&self.fewer, || lock(&self.open).waiting.is_empty().then_some(())).await;
     }
 
     /// Everybody who waits learns that no answer will come.
     pub(super) fn close_all(&self) {
-        let mut open = lock(&self.0);
+        let mut open = lock(&self.open);
         open.closed = true;
         open.waiting.clear();
+        drop(open);
+        self.fewer.notify_waiters();
     }
 }

@@ -162,7 +162,7 @@ impl Process {
             old.continue_in(Arc::clone(new));
         }
         drop(inner);
-        self.services.table.has_pid(self, started.spawned.pid, pid_before);
+        self.services.table.note_pid(self, started.spawned.pid, pid_before);
         self.changed.notify_waiters();
         // It may have ended before we heard that it began.
         self.news();

@@ -3,10 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::OwnedMutexGuard;
-
 use super::behind::{Behind, Repaint};
-use super::kept::State;
 use super::model::MOST_SCROLLBACK;
 use super::picture;
 use super::sizes::Sizes;
@@ -14,8 +11,15 @@ use super::snapshot::{Snapshot, snapshot};
 use crate::process::Process;
 use crate::{Error, Result};
 
-/// So long somebody waits for others' screens to be worked out.
+/// So long somebody waits for others who want to know this screen, and for other screens that are being worked out.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// Why a model could not be looked at.
+enum Unseen {
+    Busy,
+    /// It failed in the midst of something, and is given up.
+    Failed,
+}
 
 impl Process {
     /// What the terminal shows now.
@@ -54,42 +58,51 @@ impl Process {
             return Err(Error::conflict("not_a_terminal", "only what runs on a terminal has a screen; see /output"));
         }
         self.check_safe_mode()?;
-        let log = self.log()?;
-        let sizes = Arc::new(Sizes::of(self));
-        let work = async |blank: bool| {
-            let state: OwnedMutexGuard<State> = Arc::clone(&self.screen.state).lock_owned().await;
-            // So many at a time: each needs memory, and a processor. It is done when it is done, whoever has hung up meanwhile.
-            let turns = Arc::clone(&self.services.model_turns);
-            let Ok(Ok(turn)) = tokio::time::timeout(LONGEST_WAIT, turns.acquire_owned()).await else { return Ok(None) };
-            let (process, log, sizes, look) = (Arc::clone(self), Arc::clone(&log), Arc::clone(&sizes), look.clone());
-            // A long log takes a while, and no other task should wait for that.
-            tokio::task::spawn_blocking(move || {
-                let (_turn, mut state) = (turn, state);
-                // Taken out: should it fail in the midst of something, nobody uses it again.
-                let mut behind = match state.behind.take() {
-                    Some(behind) if !blank => behind,
-                    _ if blank => Behind::blank(&log, &sizes),
-                    _ => Behind::begin(&log, &sizes, process.checkpoint()),
-                };
-                behind.catch_up(&log, &sizes);
-                let seen = look(&behind);
-                state.behind = Some(behind);
-                state.used = Some(Instant::now());
-                process.keep_model(&mut state);
-                Some(seen)
-            })
-            .await
+        let seen = match self.look(look.clone(), false).await? {
+            Err(Unseen::Failed) => {
+                tracing::error!(id = self.id(), "the screen of a process could not be worked out; it begins anew");
+                self.look(look, true).await?
+            }
+            seen => seen,
         };
-        let busy = || {
-            let message = "other screens are being worked out; ask again, or attach without one".to_owned();
-            Error::Exhausted { code: "screen_busy", message }
+        let refused = |code, message: &str| Error::Exhausted { code, message: message.to_owned() };
+        seen.map_err(|why| match why {
+            Unseen::Busy => {
+                refused("screen_busy", "other screens are being worked out; ask again, or attach without one")
+            }
+            Unseen::Failed => refused("screen_failed", "the screen could not be worked out"),
+        })
+    }
+
+    /// `anew`: whatever the model knew is forgotten.
+    async fn look<T: Send + 'static>(
+        self: &Arc<Self>,
+        look: impl Fn(&Behind) -> T + Send + 'static,
+        anew: bool,
+    ) -> Result<std::result::Result<T, Unseen>> {
+        let (process, log, sizes) = (Arc::clone(self), self.log()?, Sizes::of(self));
+        // So many at a time: each needs memory, and a processor. It is done when it is done, whoever has hung up meanwhile.
+        let turns = Arc::clone(&self.services.model_turns);
+        let waiting = async { (Arc::clone(&self.screen.state).lock_owned().await, turns.acquire_owned().await) };
+        let Ok((mut state, Ok(turn))) = tokio::time::timeout(LONGEST_WAIT, waiting).await else {
+            return Ok(Err(Unseen::Busy));
         };
-        if let Ok(seen) = work(false).await {
-            return seen.ok_or_else(busy);
-        }
-        tracing::error!(id = self.id(), "the screen of a process could not be worked out; it begins anew");
-        let failed =
-            |_| Error::Exhausted { code: "screen_failed", message: "the screen could not be worked out".to_owned() };
-        work(true).await.map_err(failed)?.ok_or_else(busy)
+        // A long log takes a while, and no other task should wait for that.
+        let work = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            // Taken out: should it fail in the midst of something, nobody uses it again.
+            let mut behind = match state.behind.take() {
+                _ if anew => Behind::blank(&log, &sizes),
+                Some(behind) => behind,
+                None => Behind::begin(&log, &sizes, process.checkpoint()),
+            };
+            behind.catch_up(&log, &sizes);
+            let seen = look(&behind);
+            state.behind = Some(behind);
+            state.used = Some(Instant::now());
+            process.keep_model(&mut state);
+            seen
+        });
+        Ok(work.await.map_err(|_| Unseen::Failed))
     }
 }

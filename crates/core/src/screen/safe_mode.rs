@@ -9,7 +9,7 @@ const SAFE_FOR: Duration = Duration::from_secs(60);
 
 impl Process {
     /// How long it is yet until screens are worked out again.
-    pub(super) fn is_left_alone_for(&self) -> Duration {
+    pub(super) fn safe_mode_left(&self) -> Duration {
         if !self.services.link.welcome().safe_mode {
             return Duration::ZERO;
         }
@@ -17,7 +17,7 @@ impl Process {
     }
 
     pub(super) fn check_safe_mode(&self) -> Result<()> {
-        if self.is_left_alone_for().is_zero() {
+        if self.safe_mode_left().is_zero() {
             return Ok(());
         }
         let message =

@@ -24,7 +24,7 @@ impl Process {
         if !self.is_terminal() {
             return;
         }
-        let later = self.is_left_alone_for();
+        let later = self.safe_mode_left();
         if !later.is_zero() {
             let process = Arc::downgrade(self);
             tokio::spawn(async move {
@@ -51,11 +51,12 @@ impl Process {
         }
         let process = Arc::clone(self);
         tokio::spawn(async move {
-            let (seen, worked) = process.keep_up().await.unwrap_or_default();
-            tokio::time::sleep((worked * RESTS).min(LONGEST_REST)).await;
-            match seen {
-                0 => process.watch_screen(),
-                offset => process.watch_screen_from(offset),
+            match process.keep_up().await {
+                Some((seen, worked)) => {
+                    tokio::time::sleep((worked * RESTS).min(LONGEST_REST)).await;
+                    process.watch_screen_from(seen);
+                }
+                None => process.watch_screen(),
             }
             // It may have been there before anybody asked.
             process.keep_up_if_due();

@@ -124,8 +124,8 @@ impl Session {
 
     async fn send(self: &Arc<Self>, exec: &Arc<Exec>) -> Result<()> {
         self.ensure_shell().await?;
-        let open = self.services.sessions.open.read().await;
-        if !*open {
+        let _sending = self.services.sessions.sending.read().await;
+        if self.services.sessions.is_closed() {
             return Err(Error::server_replaced());
         }
         let shell = self.shell();
@@ -206,13 +206,14 @@ impl Session {
 
     /// The lines of a command for which everything else is there. False: another server sends them.
     async fn send_lines(&self, exec: &Exec) -> bool {
-        let open = self.services.sessions.open.read().await;
-        if *open {
-            let (lines, _) = self.lines_of(exec);
-            // A dead shell is a result like any other.
-            let _ = self.shell().input(lines.as_bytes()).await;
+        let _sending = self.services.sessions.sending.read().await;
+        if self.services.sessions.is_closed() {
+            return false;
         }
-        *open
+        let (lines, _) = self.lines_of(exec);
+        // A dead shell is a result like any other.
+        let _ = self.shell().input(lines.as_bytes()).await;
+        true
     }
 
     /// The second line alone, for a shell that may have lost it.
@@ -272,7 +273,8 @@ impl Session {
         }
         let (nonce, log) = (new_nonce(), shell.log()?);
         let mut frames = Frames::from(Arc::clone(&log), log.head());
-        shell.input(script::prologue(self.kind(), &nonce, &self.first()).as_bytes()).await?;
+        let first = self.first().await;
+        shell.input(script::prologue(self.kind(), &nonce, &first).as_bytes()).await?;
         let ready = async {
             while !frames.is_ready(&nonce) {
                 frames.more().await?;
@@ -298,14 +300,15 @@ impl Session {
     }
 
     /// What a new shell does before it is ready.
-    fn first(&self) -> String {
+    async fn first(&self) -> String {
         let (kind, spec) = (self.kind(), lock(&self.inner).record.spec.clone());
         let mut first = String::from(":");
         let inherited = || std::env::var("ENV").ok();
         if let Some(file) = spec.env.get("ENV").cloned().unwrap_or_else(inherited).filter(|_| kind.reads_env_file()) {
             first.extend([format!("; ENV={}; \\export ENV", folder::quote(&file))]);
         }
-        if spec.on_exit == OnExit::Restore && self.folder.has(STATE) {
+        let has_state = async || self.on_disk(|folder| Ok(folder.has(STATE))).await.unwrap_or(false);
+        if spec.on_exit == OnExit::Restore && has_state().await {
             let state = folder::quoted(&self.folder.file(STATE, ""));
             first.extend([format!("; {} . {state} </dev/null >/dev/null 2>/dev/null 9>&-", kind.builtin())]);
         }

@@ -144,6 +144,7 @@ fn restore(services: &Arc<Services>, boot_id: u64, record: SessionRecord) -> Opt
 }
 
 fn forget_unfinished(services: &Arc<Services>, boot_id: u64, id: &str) {
+    // At once, although the disk may be slow: later, another session could have the name.
     Folder::of(boot_id, id, None).remove();
     let _ = services.stored.put(&session_name(id), None);
     for (exec, _) in services.stored.all(&exec_name(id, "")) {

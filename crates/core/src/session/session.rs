@@ -209,7 +209,7 @@ impl Session {
         };
         let queued = self.enqueue(record);
         if !queued.as_ref().is_ok_and(|(_, is_new)| *is_new) {
-            self.folder.clear(&id);
+            self.clear_files(&id);
         }
         let (exec, is_new) = queued?;
         if is_new {
@@ -285,8 +285,10 @@ impl Session {
 
     /// As [`refuse`](Self::refuse), for one that is in no queue any more.
     pub(super) fn settle_not_run(&self, exec: &Arc<Exec>, code: &str, message: &str) {
-        self.folder.clear(&exec.id);
         let destroyed = lock(&self.inner).destroyed;
+        if !destroyed {
+            self.clear_files(&exec.id);
+        }
         let refused = Some((code.to_owned(), message.to_owned()));
         self.settle(exec, End { refused, destroyed, cancelled: code == "cancelled", ..End::default() });
         // Behind one long command there may be any number of these.
@@ -382,6 +384,12 @@ impl Session {
     /// Waits until `look` finds what it wants, looking again after every change.
     pub(super) async fn until<T>(&self, mut look: impl FnMut(&Self) -> Option<T>) -> T {
         crate::changes::until(&self.changed, || look(self)).await
+    }
+
+    /// Removes what belongs to a command, when the disk has time for it.
+    fn clear_files(&self, exec: &str) {
+        let (folder, exec) = (self.folder.clone(), exec.to_owned());
+        tokio::task::spawn_blocking(move || folder.clear(&exec));
     }
 
     /// Does something in the folder, where it may wait for the disk.

@@ -23,8 +23,9 @@ const STATUS_LOG_BYTES: u64 = 64 * 1024;
 
 pub(crate) struct Sessions {
     by_id: Mutex<BTreeMap<String, Arc<Session>>>,
-    /// True until another server takes over. Whoever writes to a shell reads it and keeps it until it is done.
-    pub(super) open: RwLock<bool>,
+    /// Whoever writes to a shell has it for reading until it is done, and looks whether we are closed when it has got it.
+    pub(super) sending: RwLock<()>,
+    /// Another server takes over.
     closed: watch::Sender<bool>,
 }
 
@@ -37,7 +38,7 @@ pub enum Created {
 
 impl Default for Sessions {
     fn default() -> Self {
-        Self { by_id: Mutex::default(), open: RwLock::new(true), closed: watch::Sender::new(false) }
+        Self { by_id: Mutex::default(), sending: RwLock::default(), closed: watch::Sender::new(false) }
     }
 }
 
@@ -56,11 +57,12 @@ impl Sessions {
 
     /// Nothing is sent to a shell any more: the next server does that.
     pub(crate) async fn close(&self) {
-        *self.open.write().await = false;
         self.closed.send_replace(true);
         for session in self.all() {
             session.changed.notify_waiters();
         }
+        // Until those who are sending have sent.
+        drop(self.sending.write().await);
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -60,7 +60,7 @@ pub(crate) const FRONT: Front = Front {
 };
 
 /// Everything there is, with what it asks for. A route that is not here does not exist.
-fn routes() -> Routes {
+pub(crate) fn routes() -> Routes {
     const OPEN: Needs = Needs::Nothing;
     const READ: Needs = Needs::Scope(Scope::Read);
     const ATTACH: Needs = Needs::Attach;

@@ -39,6 +39,8 @@ pub(crate) struct Dialect {
     /// Its name is its path on the main address, and what `--dialect` calls it.
     pub(crate) front: Front,
     pub(crate) routes: fn() -> Routes,
+    /// Goes on with what it had under way when the server before ended.
+    pub(crate) take_over: fn(&App),
 }
 
 pub(crate) const ALL: &[Dialect] = &[e2b::DIALECT, opencode::DIALECT, opensandbox::DIALECT, cloudflare::DIALECT];
@@ -95,14 +97,16 @@ pub(crate) fn mount_all(app: &App, main: Router) -> Router {
     ALL.iter().fold(main, |main, dialect| main.nest_service(&format!("/{}", dialect.name()), dialect.when_asked(app)))
 }
 
-/// Goes on with what the dialects of the server before had under way.
 pub(crate) fn take_over(app: &App) {
-    opencode::take_over(app);
+    for dialect in ALL {
+        (dialect.take_over)(app);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::front::Route;
 
     #[test]
     fn every_dialect_has_a_line_in_the_table_of_credentials() {
@@ -115,7 +119,8 @@ mod tests {
     fn names_are_fit_for_a_path_and_a_flag() {
         for name in names() {
             assert!(name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-'), "{name}");
-            assert!(!["v1", "docs", "healthz", "metrics"].contains(&name), "{name} is taken by outlive's own API");
+            let is_taken = |route: &Route| route.path.split('/').nth(1) == Some(name);
+            assert!(!crate::api::routes().into_list().iter().any(is_taken), "{name} is taken by outlive's own API");
         }
     }
 }

@@ -109,35 +109,32 @@ pub(super) async fn admit(front: Front, needs: Needs, app: App, request: Request
         let credential = credentials::shown(front.carriers(), &parts, needs == Needs::Attach);
         app.access.admit(&peer, credential.as_ref())
     };
-    let (known, admitted) = match (known, needs) {
-        (Ok(grant), Needs::Scope(needed)) if grant.scope < needed => {
-            let refusal = Refusal::Scope { has: grant.scope, needs: needed };
-            (Some(grant), Err(refusal))
-        }
-        (admitted, _) => (None, admitted),
+    let refuse = |refusal: Refusal| {
+        app.metrics.refused();
+        tracing::debug!(from = %peer, surface = front.name, path = parts.uri.path(), ?refusal, "refused");
+        front.refuse(refusal)
     };
-    let grant = match admitted {
+    let grant = match known {
         Ok(grant) => grant,
-        Err(refusal) => {
-            app.metrics.refused();
-            tracing::debug!(from = %peer, surface = front.name, path = parts.uri.path(), ?refusal, "refused");
-            if let (Refusal::Scope { .. }, Some(grant)) = (&refusal, known) {
-                Audit::new(front, &grant, &peer, &parts).status = Some(StatusCode::FORBIDDEN.as_u16());
-            }
-            return front.refuse(refusal);
-        }
+        Err(refusal) => return refuse(refusal),
     };
+    if let Needs::Scope(needed) = needs
+        && grant.scope < needed
+    {
+        Audit::new(front, &grant, &peer, &parts).answered(StatusCode::FORBIDDEN);
+        return refuse(Refusal::Scope { has: grant.scope, needs: needed });
+    }
     if let Some(place) = parts.extensions.get::<Arc<Place>>()
         && !place.make_known()
     {
         return front.refuse(place_lost());
     }
     let only_reads = needs == Needs::Scope(Scope::Read) && matches!(parts.method, Method::GET | Method::HEAD);
-    let mut audit = (!only_reads).then(|| Audit::new(front, &grant, &peer, &parts));
+    let audit = (!only_reads).then(|| Audit::new(front, &grant, &peer, &parts));
     parts.extensions.insert(grant);
     let response = next.run(Request::from_parts(parts, body)).await;
-    if let Some(audit) = &mut audit {
-        audit.status = Some(response.status().as_u16());
+    if let Some(audit) = audit {
+        audit.answered(response.status());
     }
     response
 }
@@ -162,6 +159,10 @@ impl Audit {
     fn new(front: Front, grant: &Grant, peer: &Peer, parts: &Parts) -> Self {
         let (method, path) = (parts.method.clone(), parts.uri.path().to_owned());
         Self { surface: front.name, who: Arc::clone(&grant.who), from: peer.clone(), method, path, status: None }
+    }
+
+    fn answered(mut self, status: StatusCode) {
+        self.status = Some(status.as_u16());
     }
 }
 

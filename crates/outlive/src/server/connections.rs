@@ -191,7 +191,7 @@ impl Place {
     }
 
     /// It has sent nothing that we could read, or does not read what we have sent.
-    pub(super) fn is_awaited(&self) {
+    pub(super) fn make_awaited(&self) {
         self.change(State::Awaited(0));
     }
 
@@ -307,8 +307,8 @@ mod tests {
     fn who_keeps_us_waiting_longest_makes_room() {
         let all = connections(10, 2);
         let places: Vec<_> = (0..2).map(|_| all.enter().unwrap()).collect();
-        places[1].is_awaited();
-        places[0].is_awaited();
+        places[1].make_awaited();
+        places[0].make_awaited();
         let third = all.enter().unwrap();
         assert_eq!([&places[0], &places[1], &third].map(|place| has_to_leave(place)), [false, true, false]);
     }
@@ -349,7 +349,7 @@ mod tests {
         let first = all.enter().unwrap();
         first.make_known();
         let second = all.enter().unwrap();
-        second.is_awaited();
+        second.make_awaited();
         let third = all.enter().unwrap();
         assert_eq!([&first, &second, &third].map(|place| has_to_leave(place)), [false, true, false]);
         third.make_known();

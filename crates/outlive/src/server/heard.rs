@@ -32,7 +32,7 @@ impl<T> Heard<T> {
     fn tell<R>(&mut self, result: Poll<R>) -> Poll<R> {
         if result.is_pending() && !self.told {
             self.told = true;
-            self.place.is_awaited();
+            self.place.make_awaited();
         }
         result
     }

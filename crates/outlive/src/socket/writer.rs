@@ -198,7 +198,12 @@ impl<S: Speech> Writer<'_, S> {
     /// What a terminal shows by now, instead of what a client has missed and of what is left of it.
     async fn screen_after_gap(&self, to: u64) -> Option<Repaint> {
         let scrollback = self.speech.repaints_after_gap().filter(|_| self.process.is_terminal())?;
-        let screen = self.process.repaint(scrollback).await.ok()?;
+        let screen = tokio::select! {
+            screen = self.process.repaint(scrollback) => screen.ok()?,
+            // Which is told by whoever waits next.
+            () = self.process.until_removed() => return None,
+            () = self.app.ended() => return None,
+        };
         (screen.offset >= to).then_some(screen)
     }
 

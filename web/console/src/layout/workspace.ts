@@ -13,6 +13,9 @@ interface OpenPane {
   pane: Pane;
 }
 
+/** A mouse's button. */
+const MIDDLE = 1;
+
 /** Tabs, and in each of them panes that share its place. Panes stay where they are in the document: only their places change. */
 export class Workspace {
   readonly element: HTMLElement;
@@ -266,7 +269,7 @@ export class Workspace {
     };
     return element(
       'div',
-      { class: `tab ${isActive ? 'active' : ''}`, role: 'none', onauxclick: () => this.closeTab(at) },
+      { class: `tab ${isActive ? 'active' : ''}`, role: 'none', onauxclick: (event: MouseEvent) => event.button === MIDDLE && this.closeTab(at) },
       element(
         'button',
         {

@@ -188,6 +188,8 @@ impl Model {
         self.charsets = Charsets::default();
         self.modes.reset();
         self.preceding = 0;
+        // No cell has one any more.
+        self.links = Links::default();
     }
 
     fn soft_reset(&mut self) {

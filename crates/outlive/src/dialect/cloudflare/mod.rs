@@ -37,6 +37,7 @@ pub(super) const DIALECT: Dialect = Dialect {
         request_headers: "authorization, content-type, session-id, x-session-id, x-outlive-token",
     },
     routes,
+    take_over: |_| {},
 };
 
 /// On processes.

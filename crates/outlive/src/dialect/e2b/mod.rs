@@ -35,6 +35,7 @@ pub(super) const DIALECT: Dialect = Dialect {
                           keepalive-ping-interval, e2b-sandbox-id, e2b-sandbox-port",
     },
     routes,
+    take_over: |_| {},
 };
 
 fn routes() -> Routes {

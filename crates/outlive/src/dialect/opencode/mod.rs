@@ -34,6 +34,7 @@ pub(super) const DIALECT: Dialect = Dialect {
         request_headers: "authorization, content-type, last-event-id, x-opencode-directory, x-opencode-workspace, x-opencode-ticket",
     },
     routes,
+    take_over,
 };
 
 /// What is under way in this server; none of it is missed when the server dies.

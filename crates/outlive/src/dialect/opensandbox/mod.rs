@@ -37,6 +37,7 @@ pub(super) const DIALECT: Dialect = Dialect {
                           open-sandbox-client-ip",
     },
     routes,
+    take_over: |_| {},
 };
 
 fn routes() -> Routes {
