@@ -37,7 +37,13 @@ impl Process {
         self.with_screen(move |behind| behind.repaint(scrollback.min(MOST_SCROLLBACK))).await
     }
 
-    /// The same for somebody who goes on from there, and would rather be shown something at once: where it cannot be worked out now,
+    /// What a terminal that shows other things must print to show what a program has drawn on the alternate screen; empty if it
+    /// draws on the main one.
+    pub async fn overlay(self: &Arc<Self>) -> Result<Repaint> {
+        self.with_screen(Behind::overlay).await
+    }
+
+    /// A repaint for somebody who goes on from there, and would rather be shown something at once: where it cannot be worked out now,
     /// an empty screen, from which the end of the log leads to nearly the same.
     pub async fn repaint_or_nearly(self: &Arc<Self>, scrollback: usize) -> Result<Repaint> {
         match self.repaint(scrollback).await {

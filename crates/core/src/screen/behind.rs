@@ -7,7 +7,7 @@ use outlive_holder::clock;
 use serde::{Deserialize, Serialize};
 
 use super::model::{MOST_SCROLLBACK, Model};
-use super::repaint::repaint;
+use super::repaint::{overlay, repaint};
 use super::sizes::Sizes;
 use crate::attach::Size;
 use crate::log::{Cursor, Flow, Item, Log, Start, StreamFilter};
@@ -126,12 +126,21 @@ impl Behind {
     }
 
     pub(super) fn repaint(&self, scrollback: usize) -> Repaint {
+        self.with_offset(repaint(&self.model, scrollback))
+    }
+
+    pub(super) fn overlay(&self) -> Repaint {
+        self.with_offset(overlay(&self.model))
+    }
+
+    /// From where the log goes on after what a model became.
+    fn with_offset(&self, bytes: String) -> Repaint {
         let size = self.model.size();
         let kept_back = self.model.kept_back();
         // The beginning of what has no end may be gone from the log, and nobody would want it.
         let is_endless = kept_back > MOST_KEPT_BACK;
         let offset = if is_endless { self.offset } else { self.offset - kept_back };
-        Repaint { offset, size, bytes: repaint(&self.model, scrollback), approximate: self.approximate || is_endless }
+        Repaint { offset, size, bytes, approximate: self.approximate || is_endless }
     }
 
     /// As many lines above the screen as there is room for.

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 
-use super::attached::{Attached, Plan};
+use super::attached::{Attached, Overlay, Plan};
 use super::exit::Ending;
 use super::failure::Result;
 use super::output;
@@ -28,7 +28,7 @@ pub(crate) struct Attach {
     /// Only what is printed from now on
     #[arg(long, conflicts_with = "tail")]
     no_replay: bool,
-    /// How much of its recent output to show first [default: 64K]
+    /// How much of its recent output to show first [default: 64K, or what a full-screen program shows]
     #[arg(long, value_name = "BYTES", value_parser = amount::bytes)]
     tail: Option<u64>,
     /// Keys that detach, such as ctrl-p,ctrl-q; the first one twice sends itself; none for none
@@ -49,8 +49,18 @@ pub(crate) enum End {
 impl Attach {
     pub(crate) async fn execute(self, client: Arc<Client>) -> Result<i32> {
         let process = find(&client, &self.id).await?;
-        let start = if self.no_replay { Start::Now } else { Start::Tail(self.tail.unwrap_or(REPLAY_BYTES)) };
-        let plan = Plan { start, is_read_only: self.read_only, keys: self.detach_keys, is_announced: true };
+        let has_screen = process.tty && process.status == "running" && io::stdout().is_terminal();
+        let overlay = if has_screen && !self.no_replay && self.tail.is_none() {
+            Overlay::fetch(&client, &process.id).await
+        } else {
+            None
+        };
+        let start = match &overlay {
+            Some(overlay) => Start::From(overlay.offset),
+            None if self.no_replay => Start::Now,
+            None => Start::Tail(self.tail.unwrap_or(REPLAY_BYTES)),
+        };
+        let plan = Plan { start, overlay, is_read_only: self.read_only, keys: self.detach_keys, is_announced: true };
         let is_interactive = io::stdin().is_terminal();
         if process.status == "created" {
             output::remark(format!("waiting until {} is started", process.name()));

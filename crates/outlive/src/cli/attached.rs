@@ -20,14 +20,14 @@ use super::attach::End;
 use super::failure::Result;
 use super::input::{self, Feeder};
 use super::output::{self, Show, Sink};
-use super::process::Process;
+use super::process::{Process, path};
 use super::signals::{self, Received, Signals};
 use super::terminal::keys::Keys;
 use super::terminal::modes::Modes;
 use super::terminal::replay::Replay;
 use super::terminal::scanner::Scanner;
 use super::terminal::{self, Raw, Size};
-use super::wire::client::Client;
+use super::wire::client::{Call, Client};
 use super::wire::follow::{Follower, Item, Stream};
 use super::wire::socket::{Ready, Start, Wish};
 
@@ -43,8 +43,27 @@ const RESIZE_BACK_AFTER: Duration = Duration::from_millis(100);
 const RESET_REGION: &[u8] = b"\x1b7\x1b[r\x1b8";
 const CTRL_C: u8 = 3;
 
+/// What a full-screen program shows, for a terminal with other things in it.
+pub(crate) struct Overlay {
+    bytes: Bytes,
+    /// Where the log goes on.
+    pub(crate) offset: u64,
+}
+
+impl Overlay {
+    /// `None` if the program draws on the main screen, or if that is not known: its last output shows nearly as much.
+    pub(crate) async fn fetch(client: &Client, id: &str) -> Option<Self> {
+        let answer = client.fetch(&Call::get(path(id, "screen?format=alternate"))).await.ok()?;
+        let offset = answer.headers().get("x-outlive-offset")?.to_str().ok()?.parse().ok()?;
+        let bytes = answer.into_body();
+        (!bytes.is_empty()).then_some(Self { bytes, offset })
+    }
+}
+
 pub(crate) struct Plan {
     pub(crate) start: Start,
+    /// Shown before what comes from `start`.
+    pub(crate) overlay: Option<Overlay>,
     pub(crate) is_read_only: bool,
     pub(crate) keys: Keys,
     /// Tell the user that he is attached, and how to leave.
@@ -205,6 +224,12 @@ impl Attached {
             self.raw = Some(Raw::enter()?);
         }
         self.stdin = Some(input::read());
+        if let Some(Overlay { bytes, .. }) = self.plan.overlay.take() {
+            self.modes.see(&bytes);
+            self.show.print(Sink::Stdout, bytes, 0);
+            // It was drawn for another size, perhaps.
+            self.redraw();
+        }
         Ok(())
     }
 

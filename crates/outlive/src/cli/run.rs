@@ -82,7 +82,13 @@ impl Run {
             body.insert("rows".into(), size.rows.into());
         }
         let (process, _) = create(&client, body).await?;
-        let plan = Plan { start: Start::From(0), is_read_only: false, keys: self.detach_keys, is_announced: false };
+        let plan = Plan {
+            start: Start::From(0),
+            overlay: None,
+            is_read_only: false,
+            keys: self.detach_keys,
+            is_announced: false,
+        };
         match Attached::new(Arc::clone(&client), &process, plan)?.run().await? {
             End::Exited(ending) => {
                 clean_up(&client, &process.id, self.keep).await;

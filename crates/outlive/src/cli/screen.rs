@@ -3,9 +3,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use http_body_util::BodyExt;
-
-use super::failure::{Failure, Result};
+use super::failure::Result;
 use super::process::{find, path};
 use super::wire::client::{Call, Client};
 
@@ -25,8 +23,7 @@ impl Screen {
     pub(crate) async fn execute(self, client: Arc<Client>) -> Result<i32> {
         let process = find(&client, &self.id).await?;
         let call = Call::get(path(&process.id, &format!("screen?format={}", self.format)));
-        let body = client.stream(&call).await?.collect().await;
-        let body = body.map_err(|_| Failure::Here("the answer was cut off; ask again".to_owned()))?.to_bytes();
+        let body = client.fetch(&call).await?.into_body();
         let mut out = io::stdout().lock();
         out.write_all(&body)?;
         if self.format == "json" {

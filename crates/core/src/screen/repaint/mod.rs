@@ -39,6 +39,21 @@ pub fn repaint(model: &Model, scrollback: usize) -> String {
     pen.out
 }
 
+/// The same for a terminal that shows other things, which it gets back when the program ends: what the program has drawn on the
+/// alternate screen, and what it has switched on. Nothing if it draws on the main one.
+pub(super) fn overlay(model: &Model) -> String {
+    if !model.shows_alternate {
+        return String::new();
+    }
+    let mut pen = Pen { out: String::with_capacity(4096), model, look: Some(Look::default()), link_bytes: 0 };
+    pen.put("\x1b[?1049h\x1b[m\x1b[2J\x1b[H");
+    pen.lines(&model.alternate, 0);
+    pen.belongings(&model.alternate, false);
+    pen.cursor();
+    pen.modes();
+    pen.out
+}
+
 struct Pen<'a> {
     out: String,
     model: &'a Model,

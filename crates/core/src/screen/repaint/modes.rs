@@ -11,7 +11,7 @@ impl Pen<'_> {
             let _ = write!(self.out, "\x1b[?{number}{}", if on { 'h' } else { 'l' });
         };
         private(25, modes.cursor_visible);
-        for (number, on) in [(1, modes.application_cursor), (45, modes.wraps_back), (66, modes.application_keypad)] {
+        for (number, on) in [(1, modes.application_cursor), (45, modes.wraps_back)] {
             if on {
                 private(number, true);
             }
@@ -32,6 +32,9 @@ impl Pen<'_> {
         }
         for (number, on) in &modes.others {
             private(*number, *on);
+        }
+        if modes.application_keypad {
+            self.put("\x1b=");
         }
         if modes.inserts {
             self.put("\x1b[4h");

@@ -153,6 +153,15 @@ impl Client {
         self.refuse_problem(response).await.map(Response::into_body)
     }
 
+    /// All of an answer that is no JSON.
+    pub(crate) async fn fetch(&self, call: &Call) -> Result<Response<Bytes>> {
+        let (response, _) = self.exchange(call).await?;
+        let (head, body) = self.refuse_problem(response).await?.into_parts();
+        let body = body.collect().await;
+        let body = body.map_err(|_| Failure::Here("the answer was cut off; ask again".to_owned()))?;
+        Ok(Response::from_parts(head, body.to_bytes()))
+    }
+
     /// Turns a connection into a WebSocket's.
     pub(crate) async fn upgrade(&self, path: &str) -> Result<TokioIo<Upgraded>> {
         let key = generate_key();
