@@ -55,6 +55,8 @@ pub(crate) struct Limits {
     /// A socket that has given no sign of life for this long is closed.
     pub(crate) socket_timeout_ms: u64,
     pub(crate) max_failed_auth_per_minute: u64,
+    /// Of answers that are made and not read yet, together.
+    pub(crate) max_unsent_bytes: u64,
 }
 
 impl Default for Limits {
@@ -71,6 +73,7 @@ impl Default for Limits {
             max_message_bytes: 1 << 20,
             socket_timeout_ms: 60_000,
             max_failed_auth_per_minute: 60,
+            max_unsent_bytes: 128 << 20,
         }
     }
 }
@@ -90,6 +93,7 @@ impl Limits {
             max_message_bytes: 1,
             socket_timeout_ms: 1_000,
             max_failed_auth_per_minute: 1,
+            max_unsent_bytes: 1,
         }
     }
 }

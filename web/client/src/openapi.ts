@@ -2976,7 +2976,10 @@ export interface operations {
     getProcessScreen: {
         parameters: {
             query?: {
-                /** @description `json` (default), `text`, `ansi` (bytes that make a fresh terminal show the same) or `svg`. */
+                /**
+                 * @description `json` (default), `text`, `svg`, `ansi` (bytes that make a fresh terminal show the same) or `alternate` (bytes for a terminal
+                 *     that shows other things: what a program has drawn on the alternate screen, or nothing).
+                 */
                 format?: string;
                 /** @description With `ansi`: so many lines above the screen as well, at most 1000. */
                 scrollback?: number;
@@ -2989,7 +2992,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description `text`, `ansi` and `svg` have the offset in a header */
+            /** @description All but `json` have the offset in a header */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -32,9 +32,9 @@ impl Process {
         self.with_screen(|behind| (picture::svg(&behind.shown()), behind.offset)).await
     }
 
-    /// What a terminal must print to show the same, with so many lines above the screen.
+    /// What a terminal must print to show the same, with so many lines above the screen, or fewer if each needs very much.
     pub async fn repaint(self: &Arc<Self>, scrollback: usize) -> Result<Repaint> {
-        self.with_screen(move |behind| behind.repaint(scrollback.min(MOST_SCROLLBACK))).await
+        self.with_screen(move |behind| behind.repaint_within(scrollback.min(MOST_SCROLLBACK))).await
     }
 
     /// What a terminal that shows other things must print to show what a program has drawn on the alternate screen; empty if it

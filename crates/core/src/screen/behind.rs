@@ -22,8 +22,9 @@ const LONGEST_WORK: Duration = Duration::from_secs(3);
 const CELLS_PER_LOOK: usize = 32 << 20;
 /// A sequence that goes on for longer is not waited for.
 const MOST_KEPT_BACK: u64 = 64 * 1024;
-/// A checkpoint that is larger has fewer lines above the screen.
-const CHECKPOINT_BYTES: usize = 1 << 20;
+/// A repaint that is larger has fewer lines above the screen.
+const ROOMY_BYTES: usize = 1 << 20;
+const FEWER_LINES: [usize; 2] = [200, 0];
 
 /// Bytes that restore a terminal, and from where the log goes on after them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,14 +144,18 @@ impl Behind {
         Repaint { offset, size, bytes, approximate: self.approximate || is_endless }
     }
 
-    /// As many lines above the screen as there is room for.
     pub(super) fn checkpoint(&self) -> Repaint {
-        let mut kept = self.repaint(MOST_SCROLLBACK);
-        for scrollback in [200, 0] {
-            if kept.bytes.len() > CHECKPOINT_BYTES {
-                kept = self.repaint(scrollback);
+        self.repaint_within(MOST_SCROLLBACK)
+    }
+
+    /// As many of these lines above the screen as there is room for.
+    pub(super) fn repaint_within(&self, scrollback: usize) -> Repaint {
+        let mut made = self.repaint(scrollback);
+        for fewer in FEWER_LINES.into_iter().filter(|fewer| *fewer < scrollback) {
+            if made.bytes.len() > ROOMY_BYTES {
+                made = self.repaint(fewer);
             }
         }
-        kept
+        made
     }
 }

@@ -180,7 +180,7 @@ impl Parser {
         match next {
             None => self.end(out),
             Some(state) => {
-                if self.sequence.len() == 2 {
+                if self.state == State::Escape {
                     self.is_command = byte == b']';
                 }
                 self.state = state;
@@ -216,7 +216,14 @@ impl Parser {
     fn end(&mut self, out: &mut impl FnMut(Piece<'_>)) {
         let is_whole = self.passed_on == 0;
         let bytes = self.flush();
-        out(if is_whole { Piece::Sequence(&bytes) } else { Piece::Part(&bytes) });
+        if !is_whole {
+            return out(Piece::Part(&bytes));
+        }
+        let (controls, sequence) = apart(bytes);
+        if !controls.is_empty() {
+            out(Piece::Text(&controls));
+        }
+        out(Piece::Sequence(&sequence));
     }
 
     fn give_up(&mut self, out: &mut impl FnMut(Piece<'_>)) {
@@ -225,6 +232,22 @@ impl Parser {
             out(Piece::Part(&begun));
         }
     }
+}
+
+/// Terminals obey a control character in the midst of a sequence at once, and go on with the sequence: it counts as if it had come
+/// before. In a text it belongs to the text.
+fn apart(sequence: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
+    let is_control = |byte: &u8| (*byte < 0x20 && *byte != ESC) || *byte == 0x7f;
+    let begin = sequence.iter().skip(1).position(|byte| !is_control(byte)).map_or(sequence.len(), |at| at + 1);
+    let is_text = sequence.get(begin).is_some_and(|letter| after_escape(*letter) == Some(State::Text));
+    let end = if is_text { begin } else { sequence.len() };
+    if !sequence[..end].iter().any(is_control) {
+        return (Vec::new(), sequence);
+    }
+    let (controls, mut clean): (Vec<u8>, Vec<u8>) = sequence[..end].iter().partition(|byte| is_control(byte));
+    clean.extend_from_slice(&sequence[end..]);
+    // A DEL is nothing at all.
+    (controls.into_iter().filter(|byte| *byte != 0x7f).collect(), clean)
 }
 
 fn after_escape(byte: u8) -> Option<State> {
@@ -313,6 +336,17 @@ mod tests {
         ];
         assert_eq!(sequences, wanted);
         assert_eq!(held, b"\x1b[5");
+    }
+
+    #[test]
+    fn a_control_character_within_hid_what_a_sequence_was() {
+        let found = |bytes: &[u8]| pieces(&[bytes]).0;
+        let as_before = |controls: &[u8], sequence: &[u8]| vec![(false, controls.to_vec()), (true, sequence.to_vec())];
+        assert_eq!(found(b"\x1b\x07[2J"), as_before(b"\x07", b"\x1b[2J"));
+        assert_eq!(found(b"\x1b[\r1\n;2\x7fH"), as_before(b"\r\n", b"\x1b[1;2H"));
+        assert_eq!(found(b"\x1b\n(\r0"), as_before(b"\n\r", b"\x1b(0"));
+        assert_eq!(found(b"\x1b\x07]2;T\x07"), as_before(b"\x07", b"\x1b]2;T\x07"));
+        assert_eq!(found(b"\x1b]2;a\tb\x1b\\"), vec![(true, b"\x1b]2;a\tb\x1b\\".to_vec())]);
     }
 
     #[test]

@@ -25,6 +25,7 @@ use super::output::{check_offset, parse_flow};
 use super::problem::{Answer, Problem};
 use super::state::App;
 use crate::access::Grant;
+use crate::front::too_much_unsent;
 use crate::peer::Peer;
 use crate::socket::{self, AfterGap, Frames, Reply, Speech, close};
 
@@ -124,7 +125,11 @@ pub(super) async fn connect(
     // After the size of this client has been applied: it is shown the screen that it will go on with.
     let (screen, cursor) = if begins_with_screen {
         let (screen, cursor) = begin_with_screen(&process, &log, scrollback, flow).await?;
-        (Some(screen), cursor)
+        let Some(share) = app.unsent.share(screen.bytes.len()) else {
+            cursor.close();
+            return Err(too_much_unsent());
+        };
+        (Some((screen, share)), cursor)
     } else {
         (None, begin(&log, start, flow)?)
     };

@@ -180,7 +180,7 @@ pub(super) async fn get(
     State(app): State<App>,
     Path((id, exec)): Path<(String, String)>,
     Params(query): Params<GetQuery>,
-) -> Answer<Json<ExecResponse>> {
+) -> Answer<Response> {
     let exec = app.core.find_session(&id)?.find_exec(&exec)?;
     let encoding = Encoding::parse(query.encoding.as_deref(), Encoding::Utf8)?;
     if query.wait.unwrap_or(false) {
@@ -189,8 +189,12 @@ pub(super) async fn get(
             error = cut_off(&app, &exec) => return Err(error.into()),
         }
     }
-    let collected = exec.so_far(most_bytes(&app, query.max_output_bytes));
-    Ok(Json(ExecResponse::of(&exec, collected, encoding)))
+    let _turn = app.unsent.turn_to_make().await;
+    let most = most_bytes(&app, query.max_output_bytes);
+    // Of much output this takes a while, and no other task should wait for that.
+    let made = move || Json(ExecResponse::of(&exec, exec.so_far(most), encoding)).into_response();
+    let failed = |_| Error::Exhausted { code: "answer_failed", message: "the answer could not be made".to_owned() };
+    Ok(tokio::task::spawn_blocking(made).await.map_err(failed)?)
 }
 
 /// Raw output of a command, as of a process.

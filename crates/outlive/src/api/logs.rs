@@ -122,6 +122,7 @@ pub(super) async fn logs(
         let cursor = EntryCursor::new(process.started_log().await?, after, query.tail, filter);
         return Ok(sse::answer(follow(app, process, cursor, end_at_exit.is_some())));
     }
+    let _turn = app.unsent.turn_to_make().await;
     let mut entries = Vec::new();
     if let (Some(filter), Some(log)) = (filter, process.log_if_started()?) {
         let mut cursor = EntryCursor::live(log, after, query.tail, filter);

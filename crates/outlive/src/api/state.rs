@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use super::metrics::Metrics;
 use crate::access::Access;
 use crate::dialect::OpenCode;
+use crate::front::Unsent;
 use crate::server::DialectAddress;
 use crate::settings::Limits;
 
@@ -21,6 +22,8 @@ pub(crate) struct App {
     pub(crate) dialect_addresses: Arc<[DialectAddress]>,
     /// What the OpenCode dialect has under way.
     pub(crate) opencode: Arc<OpenCode>,
+    /// What is made for clients that have not read it yet.
+    pub(crate) unsent: Arc<Unsent>,
     /// True as soon as this server ends: long answers then end too, and sockets close with 1012.
     pub(crate) ending: watch::Receiver<bool>,
 }

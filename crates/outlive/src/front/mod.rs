@@ -4,11 +4,13 @@
 //! ```text
 //! request ─▶ counted ─▶ linger.rs ─▶ guard::door: Host, Origin ─▶ guard::admit: who, and may they ─▶ handler
 //!                                        └────────── refused in the surface's own words ──────────┘
+//! answer ◀─ unsent.rs: is there memory until it is read? ◀──────────────────────────────────── handler
 //! ```
 
 mod guard;
 mod linger;
 mod routes;
+mod unsent;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
@@ -18,6 +20,7 @@ use axum::response::Response;
 
 pub(crate) use self::guard::Needs;
 pub(crate) use self::routes::{Route, Routes};
+pub(crate) use self::unsent::{Share, Unsent};
 use crate::access::credentials::{self, Carrier};
 use crate::api::App;
 use crate::api::problem::{Code, Kind, Problem};
@@ -87,9 +90,18 @@ fn wrong_method(request: &Request) -> Problem {
     Problem::new(Kind::InvalidRequest, StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
 }
 
+pub(crate) fn too_much_unsent() -> Problem {
+    let detail = "answers that others have not read yet take all the memory there is for them (maxUnsentBytes): \
+                  try again, or ask for less at a time";
+    Problem::new(Kind::StreamError, StatusCode::SERVICE_UNAVAILABLE, "too_much_unsent", detail)
+}
+
 /// What stands around every handler. One layer: each costs as much as what it does.
 async fn around(front: Front, app: App, request: Request, next: Next) -> Response {
-    let behind_the_door = async |request: Request| next.run(request).await;
+    let behind_the_door = async |request: Request| {
+        let answer = next.run(request).await;
+        app.unsent.counted(answer).unwrap_or_else(|| front.refuse(too_much_unsent()))
+    };
     let at_the_door = async |request: Request| guard::door(front, &app, request, behind_the_door).await;
     count(front, &app, request, async |request| linger::linger(request, at_the_door).await).await
 }

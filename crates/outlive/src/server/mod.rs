@@ -33,6 +33,7 @@ pub(crate) use self::tls::Tls;
 use crate::access::Access;
 use crate::access::token;
 use crate::api::{self, App, Metrics};
+use crate::front::Unsent;
 use crate::settings::{self, Settings};
 
 /// How long a server that was replaced may finish its answers; the holder kills it a little later.
@@ -121,6 +122,7 @@ async fn serve(line: OwnedFd) -> io::Result<()> {
         limits: settings.limits,
         dialect_addresses: listeners.dialect_addresses().into(),
         opencode: Arc::default(),
+        unsent: Arc::new(Unsent::new(settings.limits.max_unsent_bytes)),
         ending,
     };
     crate::dialect::take_over(&app);

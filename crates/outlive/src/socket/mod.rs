@@ -33,6 +33,7 @@ use self::credit::Credit;
 pub(crate) use self::speech::{AfterGap, Frames, Reply, Speech};
 use self::writer::{Ended, Writer};
 use crate::api::App;
+use crate::front::Share;
 use crate::settings::Limits;
 
 /// Largest frame that is sent; clients have small limits. One byte is left for a stream's number.
@@ -65,7 +66,7 @@ pub(crate) async fn serve_from<S: Speech>(
     process: Arc<Process>,
     speech: S,
     mut cursor: Cursor,
-    screen: Option<Repaint>,
+    screen: Option<(Repaint, Share)>,
     socket: WebSocket,
 ) {
     let (sink, mut stream) = socket.split();

@@ -19,6 +19,7 @@ use super::credit::Credit;
 use super::flood::Flood;
 use super::speech::{AfterGap, Frames, Reply, Speech};
 use crate::api::App;
+use crate::front::Share;
 
 /// How long a last word may take.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
@@ -50,15 +51,15 @@ pub(super) struct Writer<'a, S> {
 struct Gone;
 
 impl<S: Speech> Writer<'_, S> {
-    pub(super) async fn run(&mut self, cursor: &mut Cursor, screen: Option<Repaint>) -> Ended {
+    pub(super) async fn run(&mut self, cursor: &mut Cursor, screen: Option<(Repaint, Share)>) -> Ended {
         self.work(cursor, screen).await.unwrap_or(Ended::Lost)
     }
 
-    async fn work(&mut self, cursor: &mut Cursor, screen: Option<Repaint>) -> Result<Ended, Gone> {
+    async fn work(&mut self, cursor: &mut Cursor, screen: Option<(Repaint, Share)>) -> Result<Ended, Gone> {
         if let Some(ready) = self.speech.ready(cursor) {
             self.send(ready).await?;
         }
-        if let Some(repaint) = screen {
+        if let Some((repaint, _share)) = screen {
             self.paint(repaint).await?;
         }
         let mut size = self.process.ruling_size();
@@ -154,7 +155,7 @@ impl<S: Speech> Writer<'_, S> {
             },
             Item::Gap { from, to } => {
                 let screen = self.screen_after_gap(to).await;
-                let to = screen.as_ref().map_or(to, |screen| screen.offset);
+                let to = screen.as_ref().map_or(to, |(screen, _)| screen.offset);
                 match self.speech.gap(from, to) {
                     AfterGap::Say(frame) => {
                         // What is gone was never under way.
@@ -190,13 +191,13 @@ impl<S: Speech> Writer<'_, S> {
             return Ok(());
         }
         let Some(screen) = self.screen_after_gap(from).await else { return Ok(()) };
-        let AfterGap::Say(gap) = self.speech.gap(from, screen.offset) else { return Ok(()) };
+        let AfterGap::Say(gap) = self.speech.gap(from, screen.0.offset) else { return Ok(()) };
         self.send(gap).await?;
         self.go_on_after(cursor, screen).await
     }
 
     /// What a terminal shows by now, instead of what a client has missed and of what is left of it.
-    async fn screen_after_gap(&self, to: u64) -> Option<Repaint> {
+    async fn screen_after_gap(&self, to: u64) -> Option<(Repaint, Share)> {
         let scrollback = self.speech.repaints_after_gap().filter(|_| self.process.is_terminal())?;
         let screen = tokio::select! {
             screen = self.process.repaint(scrollback) => screen.ok()?,
@@ -204,11 +205,12 @@ impl<S: Speech> Writer<'_, S> {
             () = self.process.until_removed() => return None,
             () = self.app.ended() => return None,
         };
-        (screen.offset >= to).then_some(screen)
+        let share = self.app.unsent.share(screen.bytes.len())?;
+        (screen.offset >= to).then_some((screen, share))
     }
 
     /// A screen stands for everything before it, also for what is still under way: the client need not even look at that.
-    async fn go_on_after(&mut self, cursor: &mut Cursor, screen: Repaint) -> Result<(), Gone> {
+    async fn go_on_after(&mut self, cursor: &mut Cursor, (screen, _share): (Repaint, Share)) -> Result<(), Gone> {
         cursor.skip_to(screen.offset);
         self.credit.acknowledged = self.credit.acknowledged.max(screen.offset);
         self.paint(screen).await

@@ -168,3 +168,25 @@ fn other_address() -> Option<std::net::IpAddr> {
     socket.connect("192.0.2.1:9").ok()?;
     Some(socket.local_addr().ok()?.ip()).filter(|address| !address.is_loopback())
 }
+
+/// Whoever asked for much and never read kept all of it in memory, and could ask again.
+#[test]
+fn answers_that_nobody_reads_have_one_budget() {
+    let outlive = with(&["maxUnsentBytes=16000000"]);
+    let line = "head -c 9000000 /dev/zero | tr '\\0' x";
+    let id = outlive.start_process(json!({ "command": line, "shell": true }));
+    outlive.wait_exit(&id);
+    let path = format!("/v1/processes/{id}/logs");
+    let mut unread = outlive.http().connect().unwrap();
+    unread.write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes()).unwrap();
+    // Its answer is made, and nothing but this is read of it.
+    let mut begun = [0; 15];
+    unread.read_exact(&mut begun).unwrap();
+    assert_eq!(&begun, b"HTTP/1.1 200 OK");
+    let refused = outlive.get(&path);
+    assert_eq!((refused.status, refused.code()), (503, "too_much_unsent"), "{}", refused.text());
+    assert_eq!(outlive.get(&format!("/v1/processes/{id}/output")).body.len(), 9_000_000, "a stream needs none of it");
+    drop(unread);
+    let answer = eventually("there is room again", || Some(outlive.get(&path)).filter(|answer| answer.status == 200));
+    assert!(answer.body.len() > 12_000_000);
+}

@@ -2,6 +2,10 @@ import type { Terminal } from '@xterm/xterm';
 import type { CastEvent } from './asciicast.js';
 import type { Stage } from './playback.js';
 
+/** Whoever may make a recording could else take all memory of everybody who plays it. */
+const MOST_COLS = 640;
+const MOST_ROWS = 240;
+
 /** Shows a recording on an emulator: in order, since a size must not change before what was printed for the old one is parsed. */
 export class EmulatorStage implements Stage {
   readonly #terminal: Terminal;
@@ -38,7 +42,7 @@ export class EmulatorStage implements Stage {
       if (!event) break;
       if (event.kind === 'begin') await this.#write('\x1bc');
       if (event.kind === 'begin' || event.kind === 'resize') {
-        this.#terminal.resize(event.cols, event.rows);
+        this.#terminal.resize(Math.min(event.cols, MOST_COLS), Math.min(event.rows, MOST_ROWS));
         this.#resized();
       }
     }

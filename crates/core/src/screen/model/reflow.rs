@@ -145,13 +145,21 @@ impl Buffer {
             }
             self.saved.line = (self.saved.line + more).min(self.base + rows - 1);
         }
-        for (at, lines) in additions {
-            for (n, line) in lines.into_iter().enumerate() {
-                self.lines.insert((at + n).min(self.lines.len()), line);
-            }
-        }
+        self.insert_lines(additions);
         let surplus = self.lines.len().saturating_sub(self.max_lines());
         self.lines.drain(..surplus);
+    }
+
+    /// All at once: to make way for one after the other would move what follows each time. From the last place to the first.
+    fn insert_lines(&mut self, additions: Vec<(usize, Vec<Line>)>) {
+        let mut rest = std::mem::take(&mut self.lines).into_iter();
+        let mut taken = 0;
+        for (at, lines) in additions.into_iter().rev() {
+            self.lines.extend(rest.by_ref().take(at - taken));
+            self.lines.extend(lines);
+            taken = at;
+        }
+        self.lines.extend(rest);
     }
 
     /// How many cells each of the new lines will have.
@@ -203,5 +211,35 @@ impl Buffer {
             }
         }
         added
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::attach::Size;
+    use crate::screen::Model;
+
+    /// It took 40 seconds, because each new line made all others move.
+    #[test]
+    fn a_very_long_line_in_a_very_narrow_window() {
+        let mut model = Model::new(Size { cols: 640, rows: 24 });
+        let text: String = (0..320_000).map(|n| char::from(b'a' + (n % 26) as u8)).collect();
+        model.feed(text.as_bytes());
+        model.feed(b"\r\n$ ");
+        model.resize(Size { cols: 2, rows: 24 });
+        let lines = &model.main.lines;
+        let last: Vec<char> = text.chars().rev().take(2).collect();
+        let before_the_prompt: Vec<String> = lines
+            .iter()
+            .rev()
+            .take(3)
+            .map(|line| {
+                let mut shown = String::new();
+                line.cells().for_each(|cell| cell.push_to(&mut shown));
+                shown
+            })
+            .collect();
+        assert!(before_the_prompt.iter().any(|line| line.starts_with(last[1])), "{before_the_prompt:?}");
+        assert_eq!(lines.len(), model.main.max_lines());
     }
 }

@@ -8,7 +8,8 @@ use std::fmt::Write;
 use outlive_core::screen::sequences::{Control, Parser, Piece};
 
 /// Off in a fresh terminal: cursor keys, reverse, origin, wrapping back, keypad, mouse, focus, paste, synchronized output, colour reports.
-const NORMALLY_OFF: [u16; 18] = [1, 5, 6, 9, 45, 66, 69, 1000, 1001, 1002, 1003, 1004, 1005, 1006, 1015, 1016, 2004, 2026];
+const NORMALLY_OFF: [u16; 18] =
+    [1, 5, 6, 9, 45, 66, 69, 1000, 1001, 1002, 1003, 1004, 1005, 1006, 1015, 1016, 2004, 2026];
 /// On in a fresh terminal: wrapping, cursor.
 const NORMALLY_ON: [u16; 2] = [7, 25];
 const ALTERNATE_SCREEN: [u16; 3] = [47, 1047, 1049];

@@ -16,13 +16,15 @@ pub(crate) struct Replay {
     parser: Parser,
     /// Bytes that may still be skipped in search of a line's beginning.
     skippable: usize,
+    /// Parts of the sequence that they belong to are shown.
+    is_passing: bool,
 }
 
 impl Replay {
     /// `remaining` bytes are old; `is_cut`: there was output before them.
     pub(crate) fn new(remaining: u64, is_cut: bool) -> Self {
         let skippable = if is_cut { MOST_SKIPPED } else { 0 };
-        Self { remaining, parser: Parser::default(), skippable }
+        Self { remaining, parser: Parser::default(), skippable, is_passing: true }
     }
 
     pub(crate) fn is_under_way(&self) -> bool {
@@ -42,8 +44,17 @@ impl Replay {
             Piece::Text(text) => {
                 out.extend(text.iter().filter(|byte| !matches!(byte, 0x05 | 0x07)));
             }
-            Piece::Sequence(sequence) if is_to_be_dropped(sequence) => {}
-            Piece::Sequence(sequence) | Piece::Part(sequence) => out.extend_from_slice(sequence),
+            Piece::Sequence(sequence) if !is_shown_again(sequence) => {}
+            Piece::Sequence(sequence) => out.extend_from_slice(sequence),
+            Piece::Part(part) => {
+                // The rest of a long sequence goes the way of its beginning.
+                if part.starts_with(b"\x1b") && part != b"\x1b\\" {
+                    self.is_passing = is_shown_again(part);
+                }
+                if self.is_passing {
+                    out.extend_from_slice(part);
+                }
+            }
         });
         if self.remaining == 0 {
             out.extend(self.parser.flush());
@@ -74,33 +85,66 @@ impl Replay {
     }
 }
 
-fn is_to_be_dropped(sequence: &[u8]) -> bool {
+/// What of the past may be printed again: what draws, and what says how things are to be drawn and keys to be told. Nothing that a
+/// terminal would answer, and nothing that reaches beyond its window. Of a long sequence, the beginning is looked at.
+fn is_shown_again(sequence: &[u8]) -> bool {
     if let Some(control) = Control::of(sequence) {
-        return match (control.private, control.intermediates, control.last) {
-            // Device attributes and status, mode and setting requests, checksums.
-            (_, b"", b'c' | b'n' | b'x')
-            | (_, b"$", b'p' | b'w')
-            | (_, b"*", b'y')
-            | (b'?', b"", b'u' | b'm')
-            | (b'>', b"", b'q') => true,
-            (0, b"", b't') => matches!(control.first(), 11..=21),
-            _ => false,
-        };
+        return is_drawing(&control);
     }
     match sequence {
-        b"\x1bZ" => true,
-        [0x1b, b']', text @ ..] => is_asking_or_done(text),
-        [0x1b, b'P', text @ ..] => text.starts_with(b"$q") || text.starts_with(b"+q"),
-        [0x1b, b'_', b'G', text @ ..] => text.windows(3).any(|part| part == b"a=q"),
+        b"\x1bZ" | [0x1b, b'_' | b'^' | b'X', ..] => false,
+        [0x1b, b']', text @ ..] => is_command_shown_again(text),
+        // Pictures.
+        [0x1b, b'P', text @ ..] => {
+            text.iter().find(|byte| !matches!(byte, b'0'..=b'9' | b';')).is_some_and(|kind| *kind == b'q')
+        }
+        _ => true,
+    }
+}
+
+fn is_drawing(control: &Control<'_>) -> bool {
+    /// Each makes a terminal tell something by itself whenever it changes: its size, its colours.
+    const TELLING: [u16; 2] = [2031, 2048];
+    match (control.private, control.intermediates, control.last) {
+        // The title is put aside and taken back.
+        (0, b"", b't') => matches!(control.first(), 22 | 23),
+        (b'?', b"", b'h' | b'l' | b'r' | b's') => !control.numbers().any(|mode| TELLING.contains(&mode)),
+        (
+            0,
+            b"",
+            b'@'..=b'M'
+            | b'P'
+            | b'S'
+            | b'T'
+            | b'X'
+            | b'Z'
+            | b'`'..=b'b'
+            | b'd'..=b'h'
+            | b'l'..=b'm'
+            | b'r'..=b's'
+            | b'u',
+        )
+        | (0, b" ", b'@' | b'A' | b'q')
+        | (0, b"!", b'p')
+        | (0, b"\"", b'q')
+        | (0, b"'", b'}' | b'~')
+        | (0, b"$", b'r' | b't' | b'v' | b'x' | b'z' | b'{')
+        | (0, b"*", b'x')
+        | (b'?', b"", b'J' | b'K')
+        | (b'>', b"", b'm' | b'u')
+        | (b'<' | b'=', b"", b'u') => true,
         _ => false,
     }
 }
 
-/// OSC: a colour that is asked for; a clipboard or notification that would come a second time.
-fn is_asking_or_done(text: &[u8]) -> bool {
+/// OSC: titles, folders, links, marks of prompts, and colours unless they are asked for. A clipboard or a notification would come a
+/// second time.
+fn is_command_shown_again(text: &[u8]) -> bool {
     let text = text.strip_suffix(b"\x07").or_else(|| text.strip_suffix(b"\x1b\\")).unwrap_or(text);
-    let number = text.split(|byte| *byte == b';').next().unwrap_or_default();
-    text.ends_with(b";?") || matches!(number, b"52" | b"9" | b"99" | b"777")
+    let mut fields = text.split(|byte| *byte == b';');
+    let number = fields.next().and_then(|number| std::str::from_utf8(number).ok()?.parse::<u16>().ok());
+    let is_harmless = matches!(number, Some(0..=2 | 4 | 5 | 7 | 8 | 10..=19 | 104 | 105 | 110..=119 | 133));
+    is_harmless && fields.all(|field| field != b"?")
 }
 
 #[cfg(test)]
@@ -121,6 +165,38 @@ mod tests {
         for split in 0..=OLD.len() {
             let shown = replayed(&[&OLD[..split], &OLD[split..]], OLD.len(), false);
             assert_eq!(shown, wanted, "{split}");
+        }
+    }
+
+    #[test]
+    fn what_was_hidden_or_long_was_asked_and_done_again() {
+        let long = [b"\x1b]52;c;".to_vec(), vec![b'A'; 9000], b"\x07".to_vec()].concat();
+        let refused: [&[u8]; 14] = [
+            b"\x1b\x07[6n",
+            b"\x1b[\r6n",
+            b"\x1b]052;c;eA==\x07",
+            &long,
+            b"\x1b]21;foreground=?\x07",
+            b"\x1b]1337;CopyToClipboard=x\x07",
+            b"\x1b]60\x07",
+            b"\x1b]4;1;?\x1b\\",
+            b"\x1b[?1;1;1S",
+            b"\x1b[5i",
+            b"\x1b[1\"v",
+            b"\x1b[?2048h",
+            b"\x1b[8;1;1t",
+            b"\x1b_Ga=t,f=24;AAAA\x1b\\",
+        ];
+        for question in refused {
+            let shown = replayed(&[b"a", question, b"b"], question.len() + 2, false);
+            let shown: Vec<u8> = shown.into_iter().filter(|byte| *byte != b'\r').collect();
+            assert_eq!(shown, b"ab", "{}", question.escape_ascii());
+        }
+        let picture = [b"\x1bP0;1q".to_vec(), vec![b'?'; 9000], b"\x1b\\".to_vec()].concat();
+        let kept: [&[u8]; 6] =
+            [b"\x1b[38;5;1m", b"\x1b[?1049h", b"\x1b]8;;http://a\x1b\\", b"\x1b]4;1;red\x07", b"\x1b(0", &picture];
+        for sequence in kept {
+            assert_eq!(replayed(&[sequence], sequence.len(), false), sequence, "{}", sequence.escape_ascii());
         }
     }
 

@@ -102,5 +102,5 @@ fn container_routes() -> Routes {
         .add(WRITE, Method::DELETE, "/api/process/{id}", kill::kill)
         .add(READ, Method::GET, "/api/process/{id}/logs", logs::whole)
         .add(READ, Method::GET, "/api/process/{id}/stream", logs::stream)
-        .add(READ, Method::POST, "/api/port-watch", port::watch)
+        .add(WRITE, Method::POST, "/api/port-watch", port::watch)
 }

@@ -35,6 +35,7 @@ use super::super::{DIALECT, container_routes};
 use super::frames::Frames;
 use crate::access::Grant;
 use crate::api::App;
+use crate::front::Share;
 use crate::peer::Peer;
 use crate::socket;
 
@@ -49,10 +50,10 @@ const MOST_WHOLE: usize = 2;
 /// A client that takes a large frame slower than this is gone.
 const LEAST_BYTES_PER_SECOND: usize = 64 * 1024;
 
-/// What is to be sent, and the turn that it keeps until then.
+/// What is to be sent, and what it keeps until then: its socket's turn, and its share of what may be unsent.
 struct Said {
     message: Message,
-    _turn: Option<OwnedSemaphorePermit>,
+    _turn: Option<(OwnedSemaphorePermit, Share)>,
 }
 
 impl From<Message> for Said {
@@ -105,7 +106,7 @@ async fn write(app: &App, mut sink: SplitSink<WebSocket, Message>, mut said: mps
     let mut ping = tokio::time::interval(dead_after / 3);
     ping.reset();
     loop {
-        let Said { message, _turn } = tokio::select! {
+        let Said { message, _turn: _kept } = tokio::select! {
             Some(said) = said.recv() => said,
             _ = ping.tick() => Message::Ping(Bytes::new()).into(),
             () = app.ended() => socket::close(1012, "the server is being replaced; connect again").into(),
@@ -193,7 +194,7 @@ impl Caller {
         let id = asked.id.clone();
         let request = self.request(asked).map_err(|message| wrong(Some(&id), "INVALID_REQUEST", message, 400))?;
         let (router, say, turns) = (self.router.clone(), self.say.clone(), Arc::clone(&self.turns));
-        let task = tokio::spawn(answer(id.clone(), router, request, say, turns));
+        let task = tokio::spawn(answer(self.app.clone(), id.clone(), router, request, say, turns));
         self.under_way.insert(id, task.abort_handle());
         Ok(())
     }
@@ -232,6 +233,7 @@ impl Caller {
 }
 
 async fn answer(
+    app: App,
     id: String,
     mut router: Router,
     request: Request<Body>,
@@ -248,8 +250,20 @@ async fn answer(
         let last = json!({ "type": "response", "id": id, "status": status, "done": true });
         Message::Text(last.to_string().into()).into()
     } else {
-        let turn = turns.acquire_owned().await.ok();
-        Said { message: Message::Text(whole(&id, status, is_json, body).await), _turn: turn }
+        let Ok(turn) = turns.acquire_owned().await else { return };
+        let text = {
+            let _making = app.unsent.turn_to_make().await;
+            whole(&id, status, is_json, body).await
+        };
+        if let Some(share) = app.unsent.share(text.len()) {
+            Said { message: Message::Text(text), _turn: Some((turn, share)) }
+        } else {
+            let message =
+                "answers that others have not read yet take all the memory there is: ask again, or for a stream";
+            let error =
+                json!({ "type": "error", "id": id, "code": "INTERNAL_ERROR", "message": message, "status": 503 });
+            Message::Text(error.to_string().into()).into()
+        }
     };
     let _ = say.send(last).await;
 }
