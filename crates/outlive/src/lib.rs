@@ -68,7 +68,10 @@ pub fn main() -> ExitCode {
         Mode::Hold { state, check } => hold(state, check),
         Mode::Server(options) => server::run(&options),
         Mode::Completions { shell } => {
-            clap_complete::generate(shell, &mut Arguments::command(), "outlive", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "outlive", &mut script);
+            // Whoever reads may have enough.
+            let _ = std::io::stdout().write_all(&script);
             0
         }
         #[cfg(debug_assertions)]

@@ -4,6 +4,7 @@ use std::fs::Metadata;
 use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,12 @@ pub(crate) struct Local {
     pub(crate) certificate: Option<PathBuf>,
     pub(crate) holder_pid: u32,
     pub(crate) started_at_ms: u64,
+}
+
+impl Local {
+    fn is_held(&self) -> bool {
+        Path::new(&format!("/proc/{}", self.holder_pid)).exists()
+    }
 }
 
 /// Where the files are: `--state-dir`, `OUTLIVE_STATE_DIR`, or the usual place of this user.
@@ -53,13 +60,27 @@ pub(crate) fn publish(dir: &Path, port: u16, local: &Local) -> io::Result<()> {
 /// The server to talk to: the one at the usual port, else the one started last.
 pub(crate) fn find(dir: &Path) -> Option<Local> {
     check_owner(dir).ok()?;
-    let alive = |local: &Local| Path::new(&format!("/proc/{}", local.holder_pid)).exists();
-    if let Some(usual) = read(&dir.join("2468.json")).filter(alive) {
+    if let Some(usual) = read(&dir.join("2468.json")).filter(Local::is_held) {
         return Some(usual);
     }
-    let files = std::fs::read_dir(dir).ok()?.flatten().map(|entry| entry.path());
-    let json = files.filter(|path| path.extension().is_some_and(|end| end == "json"));
-    json.filter_map(|path| read(&path)).filter(alive).max_by_key(|local| local.started_at_ms)
+    all(dir).filter(Local::is_held).max_by_key(|local| local.started_at_ms)
+}
+
+/// The address of a server that has lost its holder and still listens. Nothing is sent to it: by now it may be another's.
+pub(crate) fn without_holder(dir: &Path) -> Option<String> {
+    const SOON: Duration = Duration::from_millis(300);
+    check_owner(dir).ok()?;
+    let listens = |local: &Local| {
+        let address = local.url.split_once("://").and_then(|(_, address)| address.parse().ok());
+        address.is_some_and(|address| std::net::TcpStream::connect_timeout(&address, SOON).is_ok())
+    };
+    let left = all(dir).filter(|local| !local.is_held()).filter(listens);
+    left.max_by_key(|local| local.started_at_ms).map(|local| local.url)
+}
+
+fn all(dir: &Path) -> impl Iterator<Item = Local> {
+    let files = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    files.filter(|path| path.extension().is_some_and(|end| end == "json")).filter_map(|path| read(&path))
 }
 
 /// What the server at this address has left.
@@ -67,7 +88,18 @@ pub(crate) fn at(dir: &Path, url: &str) -> Option<Local> {
     check_owner(dir).ok()?;
     let port = url.trim_end_matches('/').rsplit(':').next()?;
     let local = read(&dir.join(format!("{port}.json")))?;
-    (local.url == url.trim_end_matches('/')).then_some(local)
+    (is_same(&local.url, url)).then_some(local)
+}
+
+/// However it is written: without its scheme, or by name.
+fn is_same(known: &str, given: &str) -> bool {
+    let apart = |url: &str| {
+        let (scheme, rest) =
+            url.split_once("://").map_or((None, url), |(scheme, rest)| (Some(scheme.to_owned()), rest));
+        (scheme, rest.trim_end_matches('/').replace("localhost:", "127.0.0.1:"))
+    };
+    let ((known_scheme, known), (scheme, given)) = (apart(known), apart(given));
+    known == given && (scheme.is_none() || scheme == known_scheme)
 }
 
 fn read(path: &Path) -> Option<Local> {
@@ -107,6 +139,16 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+
+    #[test]
+    fn an_address_is_the_same_however_it_is_written() {
+        for same in ["http://127.0.0.1:7", "http://127.0.0.1:7/", "127.0.0.1:7", "localhost:7", "http://localhost:7/"] {
+            assert!(is_same("http://127.0.0.1:7", same), "{same}");
+        }
+        for other in ["https://127.0.0.1:7", "http://127.0.0.1:77", "http://127.0.0.2:7", "http://notlocalhost:7"] {
+            assert!(!is_same("http://127.0.0.1:7", other), "{other}");
+        }
+    }
 
     fn published(dir: &Path) -> Local {
         let local = Local {

@@ -144,7 +144,7 @@ export class OutliveAddon {
         this.#rule(size, item);
         size.hold();
         screen.repaint(item.bytes, () => size.release());
-        if (item.approximate) this.#notices.tell({ code: 'approximate', message: 'too much is gone to be sure of this screen' });
+        if (item.approximate) this.#notices.tell({ code: 'approximate', message: 'more was printed than could be followed: parts of this screen may be missing' });
         return;
       case 'resized':
         return this.#rule(size, item, item.sizePolicy ? this.#mayType && item.sizePolicy === 'latest' : undefined);

@@ -61,7 +61,10 @@ impl Process {
         look: impl Fn(&Behind) -> T + Clone + Send + 'static,
     ) -> Result<T> {
         if !self.is_terminal() {
-            return Err(Error::conflict("not_a_terminal", "only what runs on a terminal has a screen; see /output"));
+            return Err(Error::conflict(
+                "not_a_terminal",
+                "only what runs on a terminal has a screen; read what it has printed instead",
+            ));
         }
         self.check_safe_mode()?;
         let seen = match self.look(look.clone(), false).await? {

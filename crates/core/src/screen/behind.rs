@@ -119,6 +119,10 @@ impl Behind {
         }
         feed_until(&mut self.model, end);
         self.offset = end;
+        if self.model.take_was_reset() {
+            // Whatever was missed was undone.
+            self.approximate = false;
+        }
     }
 
     /// With what is kept back, as far as it can be shown.

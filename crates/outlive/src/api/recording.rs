@@ -51,7 +51,11 @@ pub(super) async fn recording(
     let version = super::processes::one_of(query.version, "version", "2, 3", parse)?.unwrap_or_default();
     let process = app.core.find(&id)?;
     if !process.is_terminal() {
-        return Err(Error::conflict("not_a_terminal", "only what runs on a terminal can be played; see /output").into());
+        return Err(Error::conflict(
+            "not_a_terminal",
+            "only what runs on a terminal can be played; read what it has printed instead",
+        )
+        .into());
     }
     let follow = query.follow.unwrap_or(false);
     let log = if follow { process.started_log().await? } else { process.log()? };

@@ -58,6 +58,8 @@ pub(crate) enum Failure {
     /// The command line makes no sense.
     Usage(String),
     NoServer(PathBuf),
+    /// Of the server at this address.
+    NoHolder(String),
     /// `is_refused`: the machine answers, but nobody listens: no holder is there to keep the door open.
     Unreachable {
         url: String,
@@ -81,7 +83,7 @@ impl Failure {
             Self::OutputClosed => 0,
             Self::Problem(_) | Self::Here(_) => 1,
             Self::Usage(_) => 2,
-            Self::NoServer(_) | Self::Unreachable { .. } | Self::Lost { .. } => 3,
+            Self::NoServer(_) | Self::NoHolder(_) | Self::Unreachable { .. } | Self::Lost { .. } => 3,
         }
     }
 
@@ -135,6 +137,11 @@ impl fmt::Display for Failure {
             Self::NoServer(dir) => {
                 write!(out, "no server found in {}; start one with `outlive serve`, or give --url", dir.display())
             }
+            Self::NoHolder(url) => write!(
+                out,
+                "the holder of {url} was killed: nothing can be started or stopped there any more. Read what is left with \
+                 `--url {url}`; end its server (`outlive --url {url} status` has the pid) before you start another one"
+            ),
             Self::Unreachable { url, why, .. } => {
                 write!(out, "cannot reach {url}: {why}; start a server with `outlive serve`, or give another --url")
             }

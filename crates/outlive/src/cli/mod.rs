@@ -164,7 +164,10 @@ fn find_server(connection: Connection) -> Result<Endpoint> {
         }
         endpoint
     } else {
-        let found = local::find(&dir).ok_or(Failure::NoServer(dir))?;
+        let found = local::find(&dir).ok_or_else(|| match local::without_holder(&dir) {
+            Some(url) => Failure::NoHolder(url),
+            None => Failure::NoServer(dir),
+        })?;
         let mut endpoint = Endpoint::parse(&found.url).map_err(Failure::Here)?;
         endpoint.is_here = true;
         endpoint.token = found.token.or_else(|| token::first_in(found.token_file.as_deref()?));

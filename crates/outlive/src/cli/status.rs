@@ -33,9 +33,10 @@ pub(crate) struct Health {
 
 /// Also of one that says that it is not well.
 pub(crate) async fn health(client: &Client) -> Result<(Health, Value)> {
-    let value = match client.ask(Call::get("/v1/health")).await {
-        // Such an answer is no problem+json; what it says is not much more than its status.
-        Err(Failure::Problem(problem)) if problem.status == 503 => json!({ "status": "degraded" }),
+    let call = || Call::get("/v1/health");
+    let value = match client.ask(call()).await {
+        // Such an answer is no problem+json.
+        Err(Failure::Problem(problem)) if problem.status == 503 => client.ask_of_the_unwell(&call()).await?,
         other => other?,
     };
     let health =

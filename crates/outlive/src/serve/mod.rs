@@ -202,7 +202,9 @@ fn settings(options: &Options, connection: &Connection) -> Result<(Settings, Opt
     }
     let given = connection.token.clone().filter(|token| !token.is_empty());
     let secret = match given {
-        Some(_) if options.no_token => return Err((2, "--token and --no-token contradict each other".to_owned())),
+        Some(_) if options.no_token => {
+            return Err((2, "--no-token contradicts --token (or OUTLIVE_TOKEN, which is set)".to_owned()));
+        }
         Some(given) => Some(given),
         None if options.no_token || settings.token_file.is_some() => None,
         None => Some(token::random_secret().map_err(|error| (1, format!("no random numbers: {error}")))?),

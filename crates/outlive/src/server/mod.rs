@@ -157,7 +157,8 @@ async fn serve(line: OwnedFd) -> io::Result<()> {
             }
             retire = notice.wait_for(|notice| notice.retire), if !alone => {
                 if retire.is_err() {
-                    // The holder is gone, so nobody will ever ask us to retire.
+                    // So nobody will ever ask us to retire.
+                    tracing::error!("the holder is gone: what is kept can be read, and nothing can be started or stopped any more");
                     alone = true;
                     continue;
                 }

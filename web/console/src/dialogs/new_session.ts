@@ -8,7 +8,7 @@ export function openNewSession(console: Console): void {
   openDialog('New session', 'session-dialog', (close) => {
     const plain = { autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', class: 'mono' };
     const id = element('input', { ...plain, placeholder: 'work', autofocus: true, 'data-testid': 'session-id' });
-    const cwd = element('input', { ...plain, placeholder: '~' });
+    const cwd = element('input', { ...plain, placeholder: 'as the server' });
     const shell = element('input', { ...plain, placeholder: 'bash' });
     const onExit = element(
       'select',

@@ -46,6 +46,7 @@ export function openPalette(console: Console, beside?: Direction): void {
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
     shown = all
       .filter(({ title, aside, kind }) => words.every((word) => `${title} ${aside} ${kind}`.toLowerCase().includes(word)))
+      .toSorted((one, other) => rank(one, words) - rank(other, words))
       .slice(0, MOST_SHOWN);
     at = Math.max(0, Math.min(at, shown.length - 1));
     fill(
@@ -96,6 +97,13 @@ export function openPalette(console: Console, beside?: Direction): void {
   document.body.append(dialog);
   draw();
   dialog.showModal();
+}
+
+/** What is called so comes before what begins so, and that before what has it anywhere. */
+function rank({ title }: Choice, words: string[]): number {
+  const [name, wanted] = [title.toLowerCase(), words.join(' ')];
+  if (name === wanted) return 0;
+  return name.startsWith(wanted) ? 1 : 2;
 }
 
 function choices(console: Console, beside: Direction | undefined): Choice[] {

@@ -47,7 +47,7 @@ export function openShare(console: Console, id: string): void {
     const what = element('p');
     fill(
       what,
-      'Whoever opens this link sees the terminal and cannot type. It works ',
+      'Whoever opens this link sees the terminal, can read what was printed there before, and cannot type. It works ',
       element('strong', {}, 'once'),
       ', within ',
       element('strong', {}, '60 seconds'),

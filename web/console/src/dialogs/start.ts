@@ -20,7 +20,7 @@ export function openStart(console: Console, where: Where = 'tab'): void {
     const isArgv = element('input', { type: 'checkbox', id: 'start-argv', 'data-testid': 'argv' });
     const isTerminal = element('input', { type: 'checkbox', id: 'start-tty', checked: true, 'data-testid': 'tty' });
     const tag = field('input', { placeholder: 'web', 'data-testid': 'tag', class: 'mono' });
-    const cwd = field('input', { placeholder: '~', 'data-testid': 'cwd', class: 'mono' });
+    const cwd = field('input', { placeholder: 'as the server', 'data-testid': 'cwd', class: 'mono' });
     const env = field('textarea', { rows: 2, placeholder: 'PORT=3000', 'data-testid': 'env', class: 'mono' });
     const why = refusal();
     const hint = element('span', { class: 'hint' });

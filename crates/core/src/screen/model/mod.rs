@@ -55,6 +55,8 @@ pub struct Model {
     pub(super) modes: Modes,
     pub(super) title: String,
     pub(super) links: Links,
+    /// Nothing of what was before matters any more.
+    was_reset: bool,
     pub(super) colors: Colors,
     /// The width of the character that was printed last, if nothing came in between: what a mark joins, or what is repeated.
     preceding: u8,
@@ -76,6 +78,7 @@ impl Model {
             modes: Modes::default(),
             title: String::new(),
             links: Links::default(),
+            was_reset: false,
             colors: Colors::default(),
             preceding: 0,
             sequences: Parser::default(),
@@ -89,6 +92,7 @@ impl Model {
         model.feed(repaint.as_bytes());
         // Its last character is none of the log's, and does not wait to be joined.
         model.finish_text();
+        model.was_reset = false;
         model
     }
 
@@ -107,6 +111,11 @@ impl Model {
             }
         });
         self.sequences = sequences;
+    }
+
+    /// Whether it was reset since the last time that somebody asked.
+    pub(super) fn take_was_reset(&mut self) -> bool {
+        std::mem::take(&mut self.was_reset)
     }
 
     /// How many of the bytes that were fed are kept back.
@@ -190,6 +199,7 @@ impl Model {
         self.preceding = 0;
         // No cell has one any more.
         self.links = Links::default();
+        self.was_reset = true;
     }
 
     fn soft_reset(&mut self) {

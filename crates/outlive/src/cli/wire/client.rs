@@ -153,6 +153,14 @@ impl Client {
         self.refuse_problem(response).await.map(Response::into_body)
     }
 
+    /// The JSON of an answer, whatever its status.
+    pub(crate) async fn ask_of_the_unwell(&self, call: &Call) -> Result<Value> {
+        let (response, _) = self.exchange(call).await?;
+        let body = response.into_body().collect().await;
+        let body = body.map_err(|_| Failure::Here("the answer was cut off; ask again".to_owned()))?;
+        serde_json::from_slice(&body.to_bytes()).map_err(|error| Failure::Here(format!("an odd answer: {error}")))
+    }
+
     /// All of an answer that is no JSON.
     pub(crate) async fn fetch(&self, call: &Call) -> Result<Response<Bytes>> {
         let (response, _) = self.exchange(call).await?;
