@@ -47,6 +47,26 @@ check('console/the_list_lives_by_events', async (t) => {
   await page.inPeace();
 });
 
+// A right click closed it, and `rt` began something new, because of "Start a process…".
+check('console/a_middle_click_closes_a_tab_and_an_exact_name_is_found_first', async (t) => {
+  const server = await Outlive.start(t);
+  const page = await openConsole(t, server);
+  await startBy(page, 'cat', { tag: 'rt' });
+  await page.getByTestId('terminal').waitFor();
+  const tab = page.getByTestId('tab');
+  await tab.click({ button: 'right' });
+  await page.keyboard.press('Escape');
+  assert.equal(await tab.count(), 1, 'a right click changes nothing');
+  await tab.click({ button: 'middle' });
+  await until('no tab', async () => (await tab.count()) === 0);
+  await page.keyboard.press('Control+k');
+  await page.getByTestId('palette-input').fill('rt');
+  assert.match(await page.locator('#palette-0').innerText(), /^rt/);
+  await page.keyboard.press('Enter');
+  await until('it is open again', async () => (await tab.count()) === 1);
+  await page.inPeace();
+});
+
 check('console/panes_are_divided_moved_and_closed_by_keys', async (t) => {
   const server = await Outlive.start(t);
   const page = await openConsole(t, server);

@@ -354,3 +354,21 @@ fn a_server_that_dies_again_and_again_leaves_screens_alone_but_not_those_who_att
     assert_eq!((&shown["offset"], &shown["approximate"]), (&json!(0), &json!(true)));
     assert!(matches!(socket.next(), Frame::Bytes { bytes, .. } if bytes == b"hello"));
 }
+
+/// An editor printed into the shell of whoever attached late, and found no mouse.
+#[test]
+fn a_full_screen_program_is_shown_on_another_terminals_other_screen() {
+    let outlive = Outlive::start();
+    let overlay = |id: &str| outlive.get(&format!("/v1/processes/{id}/screen?format=alternate"));
+    let shell = terminal(&outlive, "a shell", &json!({}));
+    outlive.wait_output(&shell, "a shell");
+    assert_eq!((overlay(&shell).status, overlay(&shell).body.len()), (200, 0));
+    let editor = terminal(&outlive, "mine\\r\\n\\033[?1049h\\033[?1000h\\033=\\033[3;5Hdrawn\\r", &json!({}));
+    outlive.wait_output(&editor, "drawn");
+    let answer = overlay(&editor);
+    let bytes = String::from_utf8(answer.body.clone()).unwrap();
+    assert!(bytes.starts_with("\x1b[?1049h") && !bytes.contains("\x1bc"), "{bytes:?}");
+    assert!(bytes.contains("drawn") && bytes.contains("\x1b[?1000h") && bytes.contains("\x1b="), "{bytes:?}");
+    assert!(!bytes.contains("mine"), "{bytes:?}");
+    assert_eq!(answer.header("x-outlive-offset").unwrap(), outlive.info(&editor)["outputEnd"].to_string());
+}

@@ -91,3 +91,15 @@ proptest! {
         prop_assert_eq!(shown(&model), shown(&again));
     }
 }
+
+#[test]
+fn a_reset_is_noticed_once_and_a_repaint_is_none() {
+    let size = Size { cols: 20, rows: 6 };
+    let mut model = Model::new(size);
+    model.feed(b"text\x1b[!p\x1b[2J");
+    assert!(!model.take_was_reset());
+    model.feed(b"\x1bc");
+    assert!(model.take_was_reset() && !model.take_was_reset());
+    let bytes = repaint(&model, 0);
+    assert!(!Model::restored(size, &bytes).take_was_reset());
+}
