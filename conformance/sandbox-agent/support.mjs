@@ -4,12 +4,12 @@ import assert from 'node:assert/strict';
 import { setMaxListeners } from 'node:events';
 import { SandboxAgent, SandboxAgentError } from 'sandbox-agent';
 import { WebSocket } from 'ws';
-import { settle } from '../_shared/facts.mjs';
+import { PATIENCE_MS, settle } from '../_shared/facts.mjs';
 
 export const MB = 1_000_000;
 
 // Nothing new for this long after the program's end: nothing more will come. Longer than any pause of a reader here.
-const SILENCE_MS = 5_000;
+const SILENCE_MS = PATIENCE_MS;
 
 /** One check's view of the server. What it started is stopped and removed when the check is over. */
 export class Context {
@@ -71,7 +71,7 @@ export class Context {
   }
 
   /** Waits until a condition that has no event of its own becomes true, and returns its value. */
-  async until(what, fact, ms = 10_000) {
+  async until(what, fact, ms = PATIENCE_MS) {
     const end = Date.now() + ms;
     for (;;) {
       this.signal.throwIfAborted();
@@ -116,7 +116,7 @@ export class Context {
   /** connectProcessTerminal, once it is ready. */
   async attach(id, options) {
     const terminal = this.dial(id, options);
-    await within(10_000, 'terminal ready', terminal.ready);
+    await within(PATIENCE_MS, 'terminal ready', terminal.ready);
     return terminal;
   }
 
@@ -186,7 +186,7 @@ export class Context {
     if (found === null) return;
     const isGone = async () => (await this.lookUp(found.pid))?.started !== found.started;
     try {
-      await this.until(`${what} (pid ${found.pid}) is gone`, isGone, 3_000);
+      await this.until(`${what} (pid ${found.pid}) is gone`, isGone);
     } catch (error) {
       this.killAtEnd(found);
       throw error;
@@ -218,7 +218,7 @@ export class Context {
 
   /** A client that still works when the check is out of time, but not for long. */
   #janitor() {
-    return this.client({ signal: AbortSignal.timeout(5_000) });
+    return this.client({ signal: AbortSignal.timeout(PATIENCE_MS) });
   }
 }
 
@@ -248,7 +248,7 @@ export class Bytes {
   }
 
   /** Resolves as soon as `fact(this)` holds; it is asked again whenever bytes arrive. */
-  until(what, fact, ms = 10_000) {
+  until(what, fact, ms = PATIENCE_MS) {
     return new Promise((resolve, reject) => {
       const finish = (settleWith, value) => {
         clearTimeout(timer);
@@ -288,7 +288,7 @@ export class Bytes {
         since = Date.now();
       }
       return this.length >= length || (Date.now() - since > SILENCE_MS && (await ended()));
-    }, 45_000);
+    }, 90_000);
   }
 }
 
@@ -321,13 +321,13 @@ class Terminal {
   }
 
   /** The exit frame, once the server has closed the connection and every byte is delivered. */
-  async end(ms = 15_000) {
+  async end(ms = PATIENCE_MS) {
     const [exit] = await within(ms, 'terminal exit and close', Promise.all([this.exit, this.closed]));
     return exit;
   }
 
   untilError(count = 1) {
-    return within(10_000, `${count} error frames`, new Promise((resolve) => {
+    return within(PATIENCE_MS, `${count} error frames`, new Promise((resolve) => {
       const look = () => this.errors.length >= count && resolve(this.errors.at(-1));
       this.session.onError(look);
       look();

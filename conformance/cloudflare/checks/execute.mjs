@@ -1,8 +1,9 @@
 // Commands that are waited for: alone, and in sessions.
 
 import assert from 'node:assert/strict';
-import { eventually, mark, numbers, printNumbers, refused, within } from '../../_shared/facts.mjs';
+import { PATIENCE_MS, eventually, mark, numbers, printNumbers, refused, within } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
+import { longEnough } from '../../_shared/pace.mjs';
 import { STATELESS } from '../support.mjs';
 
 check('container_is_there', async (t) => {
@@ -59,27 +60,26 @@ check('execute_signal_missing_command_and_bad_cwd', async (t) => {
 
 check('execute_stdin_is_empty_and_ends', async (t) => {
   for (const sessionId of [STATELESS, t.session()]) {
-    const result = await within(10_000, 'the end of cat', t.client().commands.execute('cat; echo done', sessionId));
+    const result = await within(PATIENCE_MS, 'the end of cat', t.client().commands.execute('cat; echo done', sessionId));
     assert.equal(result.stdout, 'done\n');
   }
 });
 
 check('execute_timeout_is_124_and_takes_the_tree', async (t) => {
   const name = mark();
-  const begun = Date.now();
-  // iterate/iterate#2034: children that ignore TERM.
+  // iterate/iterate#2034: children that ignore TERM. They never end by themselves: who waits for that never answers.
   const line = `trap '' TERM; (trap '' TERM; setsid bash -c 'trap "" TERM; while :; do sleep 1; done' ${name}) & echo begun; sleep 300`;
-  const result = await t.run(line, { timeoutMs: 700 });
+  const [ms, result] = await longEnough((timeoutMs) => t.run(line, { timeoutMs }), ({ stdout }) => stdout !== '');
   assert.deepEqual([result.exitCode, result.success, result.stdout], [124, false, 'begun\n']);
-  assert.match(result.stderr, /Command timed out after 700ms/);
-  assert.ok(Date.now() - begun < 5_000, 'it does not wait for those who ignore signals');
+  assert.match(result.stderr, new RegExp(`Command timed out after ${ms}ms`));
   await eventually('the tree is gone', async () => (await t.living(name)) === 0);
 });
 
 check('execute_does_not_wait_for_background_children', async (t) => {
   for (const sessionId of [STATELESS, t.session()]) {
-    const result = await within(5_000, 'the answer', t.client().commands.execute('sleep 30 & echo now', sessionId));
-    assert.equal(result.stdout, 'now\n');
+    const { stdout } = await within(PATIENCE_MS, 'the answer', t.client().commands.execute('sleep 300 & echo $!', sessionId));
+    assert.match(stdout, /^\d+\n$/);
+    t.atEnd.push(() => process.kill(Number(stdout)));
   }
 });
 
@@ -87,12 +87,10 @@ check('execute_23_megabytes_exactly_alone_and_in_a_session', async (t) => {
   const length = 23_000_000;
   const expected = numbers(length).toString();
   for (const sessionId of [STATELESS, t.session()]) {
-    const begun = Date.now();
     const result = await t.client().commands.execute(printNumbers(length), sessionId);
     assert.ok(result.stdout === expected, `${result.stdout.length} characters of ${sessionId}`);
-    assert.ok(Date.now() - begun < 20_000, `${Date.now() - begun} ms`);
   }
-});
+}, { seconds: 120 });
 
 check('execute_bytes_that_are_no_text', async (t) => {
   const result = await t.run(String.raw`printf 'a\xff\xc3\xa9\xe2\x82z'`);

@@ -1,7 +1,7 @@
 // Files of the workspace over the bridge, as its client needs them.
 
 import assert from 'node:assert/strict';
-import { within } from '../../_shared/facts.mjs';
+import { PATIENCE_MS, within } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
 import { fresh } from '../support.mjs';
 
@@ -66,7 +66,7 @@ check('files_that_are_none', async (t) => {
   assert.deepEqual([missing.status, missing.json.code], [404, 'workspace_read_not_found']);
   await t.exec(id, ['sh', '-c', `mkdir -p ${name}/folder; mkfifo ${name}/pipe`]);
   for (const other of ['folder', 'pipe']) {
-    const { status } = await within(5_000, other, t.raw('GET', `${of}/${other}`));
+    const { status } = await within(PATIENCE_MS, other, t.raw('GET', `${of}/${other}`));
     assert.equal(status, 400, other);
   }
 });

@@ -19,7 +19,7 @@ check('native_lists_attaches_and_kills_what_cloudflare_started', async (t) => {
   const { processes } = await t.native('GET', `/v1/processes?annotation=cloudflare.process=${processId}`);
   assert.deepEqual(processes.map((process) => process.pid), [pid]);
   const [{ id }] = processes;
-  await t.native('POST', `/v1/processes/${id}/wait`, { for: 'output', pattern: 'hello', timeoutMs: 10_000, from: 0 });
+  await t.untilPrinted(id, 'hello');
   await t.native('POST', `/v1/processes/${id}/kill`);
   const events = await t.events(t.client().processes.streamProcessLogs(processId));
   assert.deepEqual([events.at(-1).exitCode, (await t.client().processes.getProcess(processId)).process.status], [137, 'killed']);

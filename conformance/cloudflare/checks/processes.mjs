@@ -3,7 +3,19 @@
 import assert from 'node:assert/strict';
 import { eventually, numbers, printNumbers, refused } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
+import { Gate } from '../../_shared/pace.mjs';
 import { STATELESS, fresh, parseSSEStream, textOf } from '../support.mjs';
+
+/** A reader of a process that is there: its first event has come. */
+async function reader(t, processId) {
+  const stream = parseSSEStream(await t.client().processes.streamProcessLogs(processId));
+  const events = [(await stream.next()).value];
+  const all = async () => {
+    for await (const event of stream) events.push(event);
+    return events;
+  };
+  return { all };
+}
 
 check('process_start_list_get', async (t) => {
   const { processes } = t.client();
@@ -107,12 +119,13 @@ check('process_logs_whole', async (t) => {
 
 check('process_stream_replays_everything_once_and_goes_on', async (t) => {
   const { processes } = t.client();
-  const line = 'for i in $(seq 1 200); do echo $i; done; sleep 1; for i in $(seq 201 400); do echo $i; done';
-  const { processId } = await t.start(line);
+  const gate = new Gate(t.atEnd);
+  const { processId } = await t.start(`for i in $(seq 1 200); do echo $i; done; ${gate.wait}; for i in $(seq 201 400); do echo $i; done`);
   const whole = [...Array(400).keys()].map((n) => `${n + 1}\n`).join('');
-  const readers = await Promise.all([...Array(8)].map(() => processes.streamProcessLogs(processId)));
-  const all = await Promise.all(readers.map((stream) => t.events(stream)));
-  for (const events of all) {
+  await gate.arrived();
+  const readers = await Promise.all([...Array(8)].map(() => reader(t, processId)));
+  gate.letPass();
+  for (const events of await Promise.all(readers.map(({ all }) => all()))) {
     assert.deepEqual([events[0].type, events[0].processId, events[0].status], ['process_info', processId, 'running']);
     assert.equal(textOf(events), whole);
   }
@@ -122,8 +135,12 @@ check('process_stream_replays_everything_once_and_goes_on', async (t) => {
 
 check('process_stream_of_a_flood_is_exact', async (t) => {
   const length = 20_000_000;
-  const { processId } = await t.start(`sleep 0.5; ${printNumbers(length)}`);
-  const events = await t.events(t.client().processes.streamProcessLogs(processId));
+  const gate = new Gate(t.atEnd);
+  const { processId } = await t.start(`${gate.wait}; ${printNumbers(length)}`);
+  // Not all of it is kept for who comes later.
+  const { all } = await reader(t, processId);
+  gate.letPass();
+  const events = await all();
   assert.ok(textOf(events) === numbers(length).toString(), `${textOf(events).length}`);
 });
 
@@ -140,11 +157,14 @@ check('process_stream_of_more_than_is_kept_says_so', async (t) => {
 
 check('process_stream_left_and_taken_up_again_misses_nothing', async (t) => {
   const { processes } = t.client();
-  const { processId } = await t.start('for i in 1 2 3 4 5 6; do echo $i; sleep 0.3; done');
-  const reader = (await processes.streamProcessLogs(processId)).getReader();
-  await reader.read();
-  await reader.cancel();
-  assert.equal(textOf(await t.events(processes.streamProcessLogs(processId))), '1\n2\n3\n4\n5\n6\n');
+  const gate = new Gate(t.atEnd);
+  const { processId } = await t.start(`for i in 1 2 3; do echo $i; done; ${gate.wait}; for i in 4 5 6; do echo $i; done`);
+  const left = (await processes.streamProcessLogs(processId)).getReader();
+  await left.read();
+  await left.cancel();
+  const { all } = await reader(t, processId);
+  gate.letPass();
+  assert.equal(textOf(await all()), '1\n2\n3\n4\n5\n6\n');
 });
 
 check('process_stream_characters_that_come_in_parts', async (t) => {

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { eventually } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
+import { Gate } from '../../_shared/pace.mjs';
 import { alone } from '../early.mjs';
 import { STATELESS, parseSSEStream, textOf } from '../support.mjs';
 
@@ -10,19 +11,21 @@ check('survival_processes_streams_and_chosen_ids', async (t) => {
   await alone();
   const processId = `survivor-${process.pid}`;
   const count = 2_000;
-  await t.start(`for i in $(seq 1 ${count}); do echo $i; done; sleep 2; for i in $(seq ${count + 1} ${2 * count}); do echo $i; done; exit 3`, { processId });
+  const gate = new Gate(t.atEnd);
+  await t.start(`for i in $(seq 1 ${count}); do echo $i; done; ${gate.wait}; for i in $(seq ${count + 1} ${2 * count}); do echo $i; done; exit 3`, { processId });
+  const seen = [];
   const broken = (async () => {
-    const seen = [];
     try {
       for await (const event of parseSSEStream(await t.client().processes.streamProcessLogs(processId))) seen.push(event);
     } catch {
       // That is what is to happen.
     }
-    return seen;
   })();
+  await eventually('some of it', () => textOf(seen) !== '');
   await t.killServer();
-  const before = await broken;
-  assert.ok(!before.some(({ type }) => type === 'exit'), 'no end was made up');
+  await broken;
+  assert.ok(!seen.some(({ type }) => type === 'exit'), 'no end was made up');
+  gate.letPass();
   const events = await t.events(t.client().processes.streamProcessLogs(processId));
   assert.equal(textOf(events), [...Array(2 * count).keys()].map((n) => `${n + 1}\n`).join(''));
   assert.equal(events.at(-1).exitCode, 3);
@@ -32,10 +35,12 @@ check('survival_sessions_keep_their_state_and_a_running_command', async (t) => {
   await alone();
   const id = t.session();
   await t.client().commands.execute('cd /usr; V=kept', id);
-  const running = t.client().commands.execute('sleep 1; W=done', id).catch((error) => error);
-  await eventually('it runs', async () => (await t.native('GET', `/v1/sessions/${id}`)).running);
+  const gate = new Gate(t.atEnd);
+  const running = t.client().commands.execute(`${gate.wait}; W=done`, id).catch((error) => error);
+  await gate.arrived();
   await t.killServer();
   assert.ok((await running) instanceof Error);
+  gate.letPass();
   assert.equal((await t.client().commands.execute('pwd; echo $V $W', id)).stdout, '/usr\nkept done\n');
 });
 
@@ -65,10 +70,13 @@ check('survival_an_upgrade_does_not_make_the_client_run_a_command_twice', async 
   await alone();
   const id = t.session();
   await t.client().commands.execute('N=0', id);
-  const running = t.client({ retryTimeoutMs: 60_000 }).commands.execute('N=$((N+1)); sleep 1', id).catch((error) => error);
-  await eventually('it runs', async () => (await t.native('GET', `/v1/sessions/${id}`)).running);
+  const gate = new Gate(t.atEnd);
+  const running = t.client({ retryTimeoutMs: 60_000 }).commands.execute(`N=$((N+1)); ${gate.wait}`, id).catch((error) => error);
+  await gate.arrived();
   await t.native('POST', '/v1/upgrade', {});
   assert.equal((await running).name, 'OperationInterruptedError');
+  // Also for one that would run it again.
+  gate.letPass(2);
   // A connection that was kept open may break with the old server.
   const next = await eventually('an answer', () => t.client().commands.execute('echo $N', id).catch(() => undefined));
   assert.equal(next.stdout, '1\n');

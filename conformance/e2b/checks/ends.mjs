@@ -1,8 +1,9 @@
 // How commands end.
 
 import assert from 'node:assert/strict';
-import { numbers, printNumbers, refused, within } from '../../_shared/facts.mjs';
+import { PATIENCE_MS, eventually, numbers, printNumbers, refused, within } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
+import { Gate } from '../../_shared/pace.mjs';
 import { data } from '../support.mjs';
 
 check('end_exit_code_is_told', async (t) => {
@@ -63,14 +64,22 @@ check('output_characters_split_across_chunks_come_whole', async (t) => {
 
 // Two readers there; one log here.
 check('output_of_both_streams_keeps_its_order', async (t) => {
-  const { events } = await t.whole('Start', t.start('/bin/sh', ['-c', 'for i in 1 2 3 4 5; do echo $i; sleep 0.05; echo $i >&2; sleep 0.05; done']));
+  const gate = new Gate(t.atEnd);
+  const whole = t.whole('Start', t.start('/bin/sh', ['-c', `for i in 1 2 3 4 5; do echo $i; ${gate.wait}; echo $i >&2; ${gate.wait}; done`]));
+  // Two pipes have an order only where each word is written after the one before was taken down.
+  const taken = async () => (await t.native('GET', '/v1/processes')).processes.find((process) => JSON.stringify(process).includes(gate.fifo))?.outputEnd;
+  for (let words = 1; words <= 10; words += 1) {
+    await eventually(`${words} words`, async () => (await taken()) === words * '1\n'.length);
+    gate.letPass();
+  }
+  const { events } = await whole;
   const said = events.filter((event) => event.data).map(({ data }) => (data.stdout ? 'out' : 'err') + Buffer.from(data.stdout ?? data.stderr, 'base64'));
   assert.deepEqual(said, [1, 2, 3, 4, 5].flatMap((n) => [`out${n}\n`, `err${n}\n`]));
 });
 
 // There the call stays open until the child has let go of the pipe, or the time is over.
 check('end_does_not_wait_for_a_child_that_holds_the_pipe', async (t) => {
-  const result = await within(10_000, 'the end', t.run('sleep 300 & echo $!'));
+  const result = await within(PATIENCE_MS, 'the end', t.run('sleep 300 & echo $!'));
   t.pids.add(Number(result.stdout));
   assert.equal(result.exitCode, 0);
   await t.native('POST', '/v1/processes/run', { command: 'kill', args: [result.stdout.trim()] });

@@ -1,7 +1,7 @@
 // Input and its end.
 
 import assert from 'node:assert/strict';
-import { numbers, refused, within } from '../../_shared/facts.mjs';
+import { PATIENCE_MS, numbers, refused, within } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
 import { envelope, envelopes, post } from '../support.mjs';
 
@@ -53,7 +53,7 @@ check('input_that_nobody_reads_is_refused_in_time_and_blocks_nobody', async (t) 
   await t.untilPrinted(other.pid, 'through');
   const sandbox = await t.sandbox();
   assert.ok((await sandbox.commands.list()).length >= 2);
-  const { status, json } = await within(15_000, 'the refusal', stuck);
+  const { status, json } = await within(PATIENCE_MS, 'the refusal', stuck);
   assert.deepEqual([status, json.code], [429, 'resource_exhausted']);
 });
 
@@ -62,7 +62,7 @@ check('input_writers_are_released_by_a_kill', async (t) => {
   const stuck = t.call('SendInput', { process: { pid: handle.pid }, input: { stdin: Buffer.alloc(300_000).toString('base64') } });
   assert.equal(await handle.kill(), true);
   // Its pipe breaks a moment before its end is known.
-  assert.match((await within(5_000, 'the release', stuck)).json.code, /^(not_found|failed_precondition)$/);
+  assert.match((await within(PATIENCE_MS, 'the release', stuck)).json.code, /^(not_found|failed_precondition)$/);
 });
 
 check('input_of_a_megabyte_is_exact', async (t) => {

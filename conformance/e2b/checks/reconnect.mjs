@@ -109,12 +109,15 @@ check('connect_to_a_flood_begins_at_what_is_kept', async (t) => {
 });
 
 check('output_that_nobody_could_keep_is_told_by_a_header', async (t) => {
-  const handle = await t.background('sleep 0.5; seq 1 4000000; echo all; sleep 300');
+  const handle = await t.background('head -n 1; seq 1 4000000; echo all; sleep 300', { stdin: true });
   await handle.disconnect();
-  await t.untilPrinted(handle.pid, 'all\\n');
+  await (await t.sandbox()).commands.sendStdin(handle.pid, 'go\n');
+  // It waits for a while for who has left, so this takes longer than patience lasts.
+  const { outcome } = await t.native('POST', `/v1/processes/${t.nativeId(handle.pid)}/wait`, { for: 'output', pattern: 'all\\n', timeoutMs: 80_000, from: 0 });
+  assert.equal(outcome, 'matched');
   const stream = await t.stream('Connect', { process: { pid: handle.pid } });
   const [from, to] = stream.headers['x-outlive-gap'].split('-').map(Number);
   const oldest = (await t.info(handle.pid)).outputStart;
   assert.ok(from >= 0 && to > from && to <= oldest + 1, `${from}-${to}`);
   assert.equal(Number(stream.headers['x-outlive-offset']), to);
-}, { seconds: 90 });
+}, { seconds: 120 });

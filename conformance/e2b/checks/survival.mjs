@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { eventually, numbers, printNumbers } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
+import { Gate } from '../../_shared/pace.mjs';
 import { data } from '../support.mjs';
 
 check('survival_kill_9_in_the_middle_loses_nothing', async (t) => {
@@ -30,13 +31,17 @@ check('survival_kill_9_in_the_middle_loses_nothing', async (t) => {
 
 // The SDK throws away what it has received and not looked at when a connection breaks. This reader does not.
 check('survival_kill_9_of_a_busy_stream_loses_nothing', async (t) => {
-  const count = 3_000;
-  const stream = await t.stream('Start', t.start('/bin/sh', ['-c', `i=0; while [ $i -lt ${count} ]; do echo $i; i=$((i+1)); done; sleep 2; echo end`]));
+  const count = 6_000;
+  const gate = new Gate(t.atEnd);
+  // A part of it each time it may go on, so that every server dies while there is more to come.
+  const line = `i=0; while [ $i -lt ${count} ]; do [ $((i%2000)) = 0 ] && { ${gate.wait}; }; echo $i; i=$((i+1)); done; ${gate.wait}; echo end`;
+  const stream = await t.stream('Start', t.start('/bin/sh', ['-c', line]));
   let received = reading(stream.response);
   const { pid } = (await eventually('the start', () => received.events()[0])).start;
   t.pids.add(pid);
   let joined = '';
   for (let round = 0; round < 3; round += 1) {
+    gate.letPass();
     await eventually('some more', () => received.events().length > 1);
     await t.killServer();
     await received.over;
@@ -44,6 +49,7 @@ check('survival_kill_9_of_a_busy_stream_loses_nothing', async (t) => {
     const again = await t.stream('Connect', { process: { pid } });
     received = reading(again.response);
   }
+  gate.letPass();
   await eventually('the end', () => received.events().at(-1)?.end);
   joined += data(received.events());
   assert.equal(joined, `${[...Array(count).keys()].map((n) => `${n}\n`).join('')}end\n`);
@@ -69,20 +75,24 @@ function reading(response) {
 }
 
 check('survival_the_next_server_knows_pid_tag_stdin_and_time_limit', async (t) => {
-  const stream = await t.stream('Start', t.start('/bin/sh', ['-c', 'read x; echo got $x; exec sleep 300'], { tag: 'lives-on' }), {
-    headers: { 'connect-timeout-ms': '8000' },
-  });
-  const { pid } = JSON.parse((await stream.envelopes.next()).value.payload).event.start;
-  t.pids.add(pid);
-  stream.abort();
+  const left = async (start, headers) => {
+    const stream = await t.stream('Start', start, { headers });
+    const { pid } = JSON.parse((await stream.envelopes.next()).value.payload).event.start;
+    t.pids.add(pid);
+    stream.abort();
+    return pid;
+  };
+  const pid = await left(t.start('/bin/sh', ['-c', 'read x; echo got $x; exec sleep 300'], { tag: 'lives-on' }), {});
+  // Another one: nobody knows whether the rest is done before its time is over.
+  const limited = await left(t.start('/bin/sleep', ['300']), { 'connect-timeout-ms': '8000' });
   await t.killServer();
   const input = { process: { tag: 'lives-on' }, input: { stdin: Buffer.from('it\n').toString('base64') } };
   assert.equal((await t.call('SendInput', input)).status, 200);
   await t.untilPrinted(pid, 'got it');
   const listed = (await t.call('List', {})).json.processes.find((process) => process.pid === pid);
   assert.equal(listed.tag, 'lives-on');
-  await t.untilExited(pid);
-  assert.equal((await t.info(pid)).exitReason, 'timedOut');
+  await t.untilExited(limited);
+  assert.equal((await t.info(limited)).exitReason, 'timedOut');
 });
 
 check('survival_init_is_known_to_the_next_server', async (t) => {

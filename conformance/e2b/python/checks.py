@@ -1,5 +1,7 @@
 """The calls of the Python SDK, those above all that the JavaScript one does not have or makes otherwise."""
 
+import io
+import itertools
 import threading
 
 from e2b import (
@@ -25,7 +27,11 @@ def raised(kind, call, contains=""):
 
 
 def numbers(length):
-    return "".join(f"{n}\n" for n in range(1, length))[:length]
+    text = io.StringIO()
+    for n in itertools.count(1):
+        if text.tell() >= length:
+            return text.getvalue()[:length]
+        text.write(f"{n}\n")
 
 
 @check

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { eventually, numbers, printNumbers } from '../../_shared/facts.mjs';
+import { Gate } from '../../_shared/pace.mjs';
 import { checkInEmptyHome as check } from '../empty-home.mjs';
 import { data, refused } from '../support.mjs';
 
@@ -95,10 +96,8 @@ check('beyond_shell_runs_the_line_as_it_was_written', async (t) => {
 
 // anomalyco/opencode#47350: it waited for everybody who has the pipe, 81 minutes in one case.
 check('beyond_shell_does_not_wait_for_what_it_left_in_the_background', async (t) => {
-  const begun = Date.now();
-  const { state } = await t.shell('sleep 60 & echo hi');
+  const { state } = await t.shell('sleep 300 & echo hi');
   assert.equal(state.output, 'hi\n');
-  assert.ok(Date.now() - begun < 20_000);
   await t.native('POST', `/v1/processes/${state.metadata.processID}/kill`);
 });
 
@@ -110,12 +109,14 @@ check('shell_output_that_is_no_text_is_replaced', async (t) => {
 check('shell_streams_while_it_runs', async (t) => {
   const events = await t.events();
   const session = await t.session();
-  const done = t.shell('echo first; head -n 1 /dev/zero >/dev/null & sleep 0.6; kill $!; echo second', session);
+  const gate = new Gate(t.atEnd);
+  const done = t.shell(`echo first; ${gate.wait}; echo second`, session);
   await events.until('the first line', ({ type, properties }) => type === 'message.part.updated' && properties.part.sessionID === session.id
     && properties.part.state?.status === 'running' && properties.part.state.metadata?.output?.includes('first\n'));
   const [, running] = data(await t.second.session.messages({ sessionID: session.id }));
-  assert.deepEqual([running.parts[0].state.status, running.parts[0].state.metadata.output.slice(0, 6)], ['running', 'first\n']);
-  assert.match((await done).state.output, /^first\n[^]*second\n$/);
+  assert.deepEqual([running.parts[0].state.status, running.parts[0].state.metadata.output], ['running', 'first\n']);
+  gate.letPass();
+  assert.equal((await done).state.output, 'first\nsecond\n');
 });
 
 check('shell_is_busy_one_at_a_time_and_status_tells', async (t) => {
@@ -183,11 +184,16 @@ check('beyond_shell_20_megabytes_with_few_events', async (t) => {
 check('shell_steady_output_is_told_at_most_four_times_a_second', async (t) => {
   const events = await t.events();
   const session = await t.session();
-  const { state } = await t.shell('i=0; while [ $i -lt 300 ]; do echo line $i; i=$((i+1)); sleep 0.01; done', session);
+  const gate = new Gate(t.atEnd);
+  const done = t.shell(`i=0; while :; do echo line $i; i=$((i+1)); sleep 0.01; done & ${gate.wait}; kill $!`, session);
+  const told = () => events.of('message.part.updated', session.id).filter(({ properties }) => properties.part.state?.status === 'running').length;
+  await events.until('some of them', () => told() >= 8);
+  gate.letPass();
+  const { state } = await done;
   await events.typed('session.idle', session.id);
+  // The clock is the server's, so a slow machine only makes the seconds more.
   const seconds = (state.time.end - state.time.start) / 1000;
-  const parts = events.of('message.part.updated', session.id).filter(({ properties }) => properties.part.state?.status === 'running');
-  assert.ok(parts.length >= 4 && parts.length <= 4 * seconds + 2, `${parts.length} in ${seconds} s`);
+  assert.ok(told() <= 4 * seconds + 2, `${told()} in ${seconds} s`);
 });
 
 check('shell_more_than_is_kept_keeps_the_end_and_says_so', async (t) => {
@@ -198,11 +204,13 @@ check('shell_more_than_is_kept_keeps_the_end_and_says_so', async (t) => {
 
 check('shell_goes_on_without_its_client', async (t) => {
   const session = await t.session();
+  const gate = new Gate(t.atEnd);
   const abort = new AbortController();
-  const call = t.second.session.shell({ sessionID: session.id, agent: 'build', command: 'echo started; sleep 0.5; echo done' }, { signal: abort.signal });
+  const call = t.second.session.shell({ sessionID: session.id, agent: 'build', command: `echo started; ${gate.wait}; echo done` }, { signal: abort.signal });
   await eventually('it runs', async () => data(await t.second.session.messages({ sessionID: session.id }))[1]?.parts[0].state.metadata?.output);
   abort.abort();
   await Promise.resolve(call).catch(() => {});
+  gate.letPass();
   const ended = await eventually('its end', async () => {
     const [, { parts: [part] }] = data(await t.second.session.messages({ sessionID: session.id }));
     return part.state.status === 'completed' && part;

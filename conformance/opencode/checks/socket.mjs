@@ -107,9 +107,9 @@ check('socket_24_megabytes_are_exact', async (t) => {
   const pty = await t.pty('head -n 1 >/dev/null; seq 1 3000000; echo end');
   const terminal = await (await t.connect(pty.id)).ready();
   terminal.send('\n');
-  await terminal.end();
+  await terminal.closed;
   const expected = `${Array.from({ length: 3_000_000 }, (_, n) => n + 1).join('\r\n')}\r\nend\r\n`;
   assert.ok(terminal.text.endsWith(expected), `${terminal.text.length} of ${expected.length}`);
   assert.equal(onTerminal('\n') + expected, terminal.text);
   assert.equal(terminal.cursor, terminal.text.length);
-});
+}, { seconds: 120 });

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { eventually, mark } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
+import { Gate } from '../../_shared/pace.mjs';
 import { checkInEmptyHome } from '../empty-home.mjs';
 import { data } from '../support.mjs';
 
@@ -26,31 +27,37 @@ check('survival_kill_9_in_the_middle_loses_nothing', async (t) => {
 });
 
 check('survival_kill_9_of_a_busy_terminal_loses_nothing', async (t) => {
-  const pty = await t.pty('head -n 1 >/dev/null; i=0; while [ $i -lt 4000 ]; do echo "$i é😀"; i=$((i+1)); [ $((i%20)) = 0 ] && sleep 0.01; done; echo end; exec cat');
+  const gate = new Gate(t.atEnd);
+  // A part of it each time it may go on, so that every server dies while there is more to come.
+  const pty = await t.pty(`i=0; while [ $i -lt 6000 ]; do [ $((i%2000)) = 0 ] && { ${gate.wait}; }; echo "$i é😀"; i=$((i+1)); done; echo end; exec cat`);
   let terminal = await (await t.connect(pty.id)).ready();
-  terminal.send('\n');
+  const expected = (count) => [...Array(count).keys()].map((n) => `${n} é😀\r\n`).join('');
   let joined = '';
-  for (let round = 0; round < 3; round += 1) {
+  for (let count = 2000; count <= 6000; count += 2000) {
     const before = terminal.text.length;
+    gate.letPass();
     await terminal.until(({ text }) => text.length > before);
     await t.killServer();
     await terminal.end();
     joined += terminal.text;
     terminal = await (await t.connect(pty.id, { cursor: terminal.cursor })).ready();
+    await terminal.until(({ text }) => joined.length + text.length >= expected(count).length);
   }
-  await terminal.until('end\r\n');
-  assert.ok(joined + terminal.text === `\r\n${[...Array(4000).keys()].map((n) => `${n} é😀\r\n`).join('')}end\r\n`);
+  await terminal.until(({ text }) => (joined + text).endsWith('end\r\n'));
+  assert.ok(joined + terminal.text === `${expected(6000)}end\r\n`);
 });
 
 checkInEmptyHome('survival_of_a_shell_command_and_its_session', async (t) => {
   const session = await t.session({ title: 'survivor' });
   const earlier = await t.shell('echo earlier', session);
-  const call = t.second.session.shell({ sessionID: session.id, agent: 'build', command: 'echo before; sleep 1.5; echo after; exit 4' });
+  const gate = new Gate(t.atEnd);
+  const call = t.second.session.shell({ sessionID: session.id, agent: 'build', command: `echo before; ${gate.wait}; echo after; exit 4` });
   const part = async () => data(await t.second.session.messages({ sessionID: session.id })).at(-1).parts[0];
   await eventually('it runs', async () => (await part()).state.metadata?.output === 'before\n');
   await t.killServer();
   await Promise.resolve(call).catch(() => {});
   assert.equal(data(await t.second.session.status())[session.id]?.type, 'busy', 'the next server knows');
+  gate.letPass();
   await eventually('its end', async () => (await part()).state.status === 'completed');
   const { state } = await part();
   assert.deepEqual([state.output, state.metadata.exit], ['before\nafter\n', 4]);

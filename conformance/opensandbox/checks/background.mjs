@@ -3,13 +3,12 @@
 import assert from 'node:assert/strict';
 import { eventually, mark, numbers, printNumbers } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
+import { Gate } from '../../_shared/pace.mjs';
 import { refused } from '../support.mjs';
 
 check('background_answers_when_it_was_started', async (t) => {
-  const before = Date.now();
   const all = await t.whole('POST', '/command', { command: 'sleep 300', background: true });
   assert.deepEqual(all.map(({ type }) => type), ['init', 'execution_complete']);
-  assert.ok(Date.now() - before < 3_000);
   const id = all[0].text;
   t.ids.add(id);
   const status = await t.commands.getCommandStatus(id);
@@ -37,12 +36,14 @@ check('background_status_of_nobody_is_404', async (t) => {
 });
 
 check('background_logs_by_cursor', async (t) => {
-  const id = await t.background('echo one; sleep 0.4; echo two');
+  const gate = new Gate(t.atEnd);
+  const id = await t.background(`echo one; ${gate.wait}; echo two`);
   const first = await eventually('the first line', async () => {
     const logs = await t.commands.getBackgroundCommandLogs(id);
     return logs.content && logs;
   });
   assert.deepEqual([first.content, first.cursor], ['one\n', 4]);
+  gate.letPass();
   await t.untilOver(id);
   const rest = await t.commands.getBackgroundCommandLogs(id, first.cursor);
   assert.deepEqual([rest.content, rest.cursor], ['two\n', 8]);

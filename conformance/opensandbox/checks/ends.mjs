@@ -19,7 +19,7 @@ check('end_by_signal_names_it', async (t) => {
 });
 
 check('end_by_timeout_can_be_told_from_a_kill', async (t) => {
-  const event = await last(t, { command: 'sleep 60', timeout: 300 });
+  const event = await last(t, { command: 'sleep 300', timeout: 300 });
   assert.equal(event.error.evalue, '-1');
   assert.equal(event.error.traceback[0], 'signal: killed');
   assert.match(event.error.traceback[1], /timeout after 300ms/);
@@ -28,10 +28,8 @@ check('end_by_timeout_can_be_told_from_a_kill', async (t) => {
 
 check('end_by_timeout_takes_the_whole_tree', async (t) => {
   const name = mark();
-  const before = Date.now();
   const { exitCode, id } = await t.run(`trap '' TERM; setsid sh -c 'sleep 300; : ${name}' & sh -c 'sleep 300; : ${name}'`, { timeoutSeconds: 0.4 });
   assert.equal(exitCode, -1);
-  assert.ok(Date.now() - before < 10_000);
   assert.equal((await t.commands.getCommandStatus(id)).exitCode, -1);
   await eventually('the end of all', async () => (await t.living(name)) === 0);
 });

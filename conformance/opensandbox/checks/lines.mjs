@@ -1,8 +1,9 @@
 // How output becomes events.
 
 import assert from 'node:assert/strict';
-import { numbers, printNumbers } from '../../_shared/facts.mjs';
+import { eventually, numbers, printNumbers } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
+import { Gate } from '../../_shared/pace.mjs';
 
 const lines = async (t, command) => (await t.commands.run(command)).logs.stdout.map(({ text }) => text);
 
@@ -19,10 +20,19 @@ check('lines_keep_characters_that_come_in_parts', async (t) => {
 });
 
 check('lines_that_are_not_finished_wait_unless_asked_otherwise', async (t) => {
-  const script = "printf 'name: '; sleep 0.3; echo ann";
-  assert.deepEqual(await lines(t, script), ['name: ann']);
-  const all = await t.whole('POST', '/command', { command: script, partial: true });
-  const texts = all.filter(({ type }) => type === 'stdout').map(({ text }) => text);
+  const gate = new Gate(t.atEnd);
+  const command = `printf 'name: '; ${gate.wait}; echo ann`;
+  const whole = lines(t, command);
+  await eventually('the beginning of the line', async () => (await t.listed(gate.fifo))[0]?.outputEnd === 'name: '.length);
+  gate.letPass();
+  assert.deepEqual(await whole, ['name: ann']);
+  const texts = [];
+  for await (const { type, text } of (await t.stream('POST', '/command', { command, partial: true })).events) {
+    if (type !== 'stdout') continue;
+    texts.push(text);
+    // It goes on only when this was told.
+    gate.letPass();
+  }
   assert.deepEqual(texts, ['name: ', 'ann\n']);
 });
 
@@ -34,7 +44,7 @@ check('lines_20_mb_are_exact', async (t) => {
   const got = Buffer.from(logs.stdout.map(({ text }) => text).join(' '));
   const expected = Buffer.from(numbers(length).toString('latin1').trimEnd().replaceAll('\n', ' '));
   assert.ok(got.equals(expected), `${got.length} of ${expected.length} bytes`);
-});
+}, { seconds: 120 });
 
 check('lines_of_1_mb_are_one_event', async (t) => {
   const [line, ...more] = await lines(t, "head -c 1000000 /dev/zero | tr '\\0' x; echo");

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { eventually } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
+import { Gate } from '../../_shared/pace.mjs';
 import { joined } from '../support.mjs';
 
 check('survival_kill_9_in_the_middle_of_a_stream', async (t) => {
@@ -30,9 +31,11 @@ check('survival_kill_9_in_the_middle_of_a_stream', async (t) => {
 });
 
 check('survival_background_logs_and_status', async (t) => {
-  const id = await t.background('echo before; sleep 0.5; echo after; exit 4');
+  const gate = new Gate(t.atEnd);
+  const id = await t.background(`echo before; ${gate.wait}; echo after; exit 4`);
   await eventually('the first line', async () => (await t.commands.getBackgroundCommandLogs(id)).content === 'before\n');
   await t.killServer();
+  gate.letPass();
   const status = await t.untilOver(id);
   assert.deepEqual([status.exitCode, status.content.slice(0, 11)], [4, 'echo before']);
   assert.deepEqual(await t.commands.getBackgroundCommandLogs(id, 7), { content: 'after\n', cursor: 13 });
@@ -41,10 +44,12 @@ check('survival_background_logs_and_status', async (t) => {
 check('survival_terminal_by_offset', async (t) => {
   const { id, socket } = await t.shell();
   const before = socket.printed().length;
-  socket.type('echo sta""rted; sleep 0.3; echo mis""sed\n');
+  const gate = new Gate(t.atEnd);
+  socket.type(`echo sta""rted; ${gate.wait}; echo mis""sed\n`);
   await socket.until('started');
   await t.killServer();
   await socket.over();
+  gate.letPass();
   const again = await t.connect(id, `?since=${before}`);
   again.type('echo he""re\n');
   await again.until('here');
@@ -82,7 +87,8 @@ check('survival_terminal_with_a_tag', async (t) => {
 
 check('survival_an_upgrade_cuts_streams_and_closes_sockets_with_a_word', async (t) => {
   const { socket } = await t.shell();
-  const stream = await t.stream('POST', '/command', { command: 'echo up; sleep 2; exit 6' });
+  const gate = new Gate(t.atEnd);
+  const stream = await t.stream('POST', '/command', { command: `echo up; ${gate.wait}; exit 6` });
   let id;
   for await (const event of stream.events) {
     if (event.type === 'init') id = event.text;
@@ -90,6 +96,7 @@ check('survival_an_upgrade_cuts_streams_and_closes_sockets_with_a_word', async (
   }
   await t.native('POST', '/v1/upgrade', {});
   assert.equal((await socket.over()).code, 1012);
+  gate.letPass();
   const rest = await t.whole('GET', `/command/${id}/resume`);
   assert.deepEqual([rest.find(({ type }) => type === 'stdout').text, rest.at(-1).error.evalue], ['up', '6']);
 });

@@ -2,9 +2,12 @@
 
 import asyncio
 import os
+import shutil
+import tempfile
 import threading
 import time
 from datetime import timedelta
+from pathlib import Path
 
 from opensandbox import Sandbox
 from opensandbox.adapters.command_adapter import CommandsAdapter
@@ -51,24 +54,30 @@ def run_output_and_exit(t):
 
 @check
 def run_is_over_at_once(t):
-    times = []
-    for _ in range(5):
-        before = time.monotonic()
+    # There each stays open for a second after its end: so many of them would not be through in the time of a check.
+    for _ in range(60):
         assert t.run("true").exit_code == 0
-        times.append(time.monotonic() - before)
-    assert min(times) < 0.5, times
 
 
 @check
 def run_handlers_see_events_as_they_come(t):
+    folder = Path(tempfile.mkdtemp())
+    t.at_end.append(lambda: shutil.rmtree(folder))
     seen = []
+
+    def see(kind, text):
+        seen.append((kind, text))
+        (folder / text).touch()
+
     handlers = ExecutionHandlersSync(
         on_init=lambda init: seen.append(("init", init.id)),
-        on_stdout=lambda message: seen.append(("out", message.text)),
-        on_stderr=lambda message: seen.append(("err", message.text)),
+        on_stdout=lambda message: see("out", message.text),
+        on_stderr=lambda message: see("err", message.text),
         on_execution_complete=lambda complete: seen.append(("end", complete.execution_time_in_millis >= 0)),
     )
-    result = t.commands.run("echo 1; sleep 0.05; echo 2 >&2; sleep 0.05; echo 3", handlers=handlers)
+    # Each word is said only when the one before was heard.
+    heard = lambda word: f"until [ -e {folder}/{word} ]; do sleep 0.02; done"
+    result = t.commands.run(f"echo 1; {heard(1)}; echo 2 >&2; {heard(2)}; echo 3", handlers=handlers)
     assert seen == [("init", result.id), ("out", "1"), ("err", "2"), ("out", "3"), ("end", True)], seen
 
 
@@ -84,7 +93,7 @@ def run_argv(t):
 def run_signal_and_timeout(t):
     killed = t.run("kill -9 $$")
     assert (killed.exit_code, killed.error.traceback) == (-1, ["signal: killed"])
-    late = t.run("sleep 60", timeout=timedelta(milliseconds=300))
+    late = t.run("sleep 300", timeout=timedelta(milliseconds=300))
     assert late.exit_code == -1 and "timeout after 300ms" in late.error.traceback
 
 
@@ -153,9 +162,8 @@ def background_status_logs_and_interrupt(t):
 
 @check
 def background_answers_at_once(t):
-    before = time.monotonic()
+    # It does not end: who waits for that never answers.
     id = t.background("sleep 300")
-    assert time.monotonic() - before < 1
     assert t.commands.get_command_status(id).running is True
 
 
@@ -186,7 +194,7 @@ def sessions(t):
     assert run("echo $A; pwd", working_directory="/usr").text == "1\n/usr"
     assert run("pwd").text == "/usr"
     assert run("exit 9").exit_code == 9
-    late = run("sleep 60", timeout=timedelta(milliseconds=400))
+    late = run("sleep 300", timeout=timedelta(milliseconds=400))
     assert late.exit_code == -1 and "timeout after 400ms" in late.error.traceback
     assert run("echo $A").text == "1"
     t.commands.delete_session(id)

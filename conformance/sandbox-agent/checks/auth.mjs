@@ -1,6 +1,7 @@
 // The token. These checks run only if one was given.
 
 import assert from 'node:assert/strict';
+import { PATIENCE_MS } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
 import { refused, within } from '../support.mjs';
 
@@ -46,7 +47,7 @@ check('auth_of_the_sdks_terminal', async (t) => {
   terminal.send('in\n');
   await terminal.bytes.untilText('in\r\n');
   const stranger = t.dial(id, { accessToken: 'wrong' });
-  await within(5_000, 'closed', stranger.closed);
+  await within(PATIENCE_MS, 'closed', stranger.closed);
   assert.equal(stranger.errors.length, 1);
   assert.deepEqual(stranger.texts, []);
 });

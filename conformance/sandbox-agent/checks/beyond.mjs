@@ -1,6 +1,7 @@
 // What the original API has no way to do. Where the SDK has no call for it, plain requests are made.
 
 import assert from 'node:assert/strict';
+import { PATIENCE_MS } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
 import { readEvents, within } from '../support.mjs';
 
@@ -41,7 +42,7 @@ check('terminal_size_at_birth', async (t) => {
 
 check('wait_for_the_exit', async (t) => {
   const { id } = await t.startShell('read line; exit 6');
-  const waiting = t.json('POST', `/v1/processes/${id}/wait`, { timeoutMs: 20_000 });
+  const waiting = t.json('POST', `/v1/processes/${id}/wait`, { timeoutMs: PATIENCE_MS });
   await t.agent.sendProcessInput(id, { data: '\n', encoding: 'utf8' });
   const answer = await waiting;
   assert.ok(answer.ok, `status ${answer.status}`);
@@ -55,7 +56,7 @@ check('lifecycle_events', async (t) => {
   await t.exited(id);
   await t.agent.deleteProcess(id);
   const seen = [];
-  await within(10_000, 'the three events', (async () => {
+  await within(PATIENCE_MS, 'the three events', (async () => {
     for await (const { event, data } of readEvents(response)) {
       if (data?.includes(id)) seen.push(event);
       if (event === 'process.deleted' && data.includes(id)) return;
@@ -68,6 +69,7 @@ check('lifecycle_events', async (t) => {
 check('tag_finds_the_process', async (t) => {
   const tag = `conformance-${process.pid}`;
   const { id } = await t.start({ command: 'sleep', args: ['300'], tag });
+  assert.match(id, /^proc_/);
   assert.equal((await t.agent.getProcess(`tag:${tag}`)).id, id);
 });
 
@@ -80,7 +82,7 @@ check('terminal_reattach_shows_what_was_missed', async (t) => {
   await t.agent.sendProcessInput(id, { data: 'while away\n', encoding: 'utf8' });
   const socket = t.socket(`/v1/processes/${id}/connect?from=0`);
   const chunks = [];
-  await within(5_000, 'the whole output', new Promise((resolve, reject) => {
+  await within(PATIENCE_MS, 'the whole output', new Promise((resolve, reject) => {
     socket.on('unexpected-response', (_, response) => reject(new Error(`status ${response.statusCode}`)));
     socket.on('message', (data, isBinary) => {
       if (isBinary) chunks.push(data);

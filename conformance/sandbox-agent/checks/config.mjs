@@ -38,6 +38,7 @@ check('config_is_stored', async (t) => {
 check('config_rejects_zero', async (t) => {
   await t.limits({});
   const before = await t.agent.getProcessConfig();
+  assert.equal(Object.keys(before).length, 6);
   for (const field of Object.keys(before)) {
     await refused(t.agent.setProcessConfig({ ...before, [field]: 0 }), 400, { type: 'invalid_request' });
   }
@@ -54,6 +55,7 @@ check('config_default_timeout_is_clamped_to_the_maximum', async (t) => {
 check('config_needs_every_field', async (t) => {
   await t.limits({});
   const before = await t.agent.getProcessConfig();
+  assert.equal(Object.keys(before).length, 6);
   for (const field of Object.keys(before)) {
     const answer = await t.json('POST', '/v1/processes/config', { ...before, [field]: undefined });
     assert.equal(answer.status, 422, `without ${field}`);

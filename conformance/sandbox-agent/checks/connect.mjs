@@ -2,12 +2,13 @@
 
 import assert from 'node:assert/strict';
 import { SandboxAgent } from 'sandbox-agent';
+import { PATIENCE_MS } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
 
 check('connect_passes_the_health_gate', async (t) => {
   // The SDK's own defaults: global fetch, and every call waits until health says ok.
   const { baseUrl, token, signal } = t;
-  const agent = await SandboxAgent.connect({ baseUrl, token, signal, waitForHealth: { timeoutMs: 5_000 } });
+  const agent = await SandboxAgent.connect({ baseUrl, token, signal, waitForHealth: { timeoutMs: PATIENCE_MS } });
   assert.ok(Array.isArray((await agent.listProcesses()).processes));
   assert.equal((await agent.getHealth()).status, 'ok');
   await agent.dispose();

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
+import { PATIENCE_MS } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
 import { refused, sameBytes, within } from '../support.mjs';
 
@@ -85,9 +86,9 @@ check('input_to_a_terminal_by_rest', async (t) => {
   assert.equal(bytes.text().slice(0, 14), 'abc\r\ngot abc\r\n');
 });
 
-check('input_to_a_process_that_never_reads', (t) => neverReads(t, 'echo up; exec sleep 50'));
+check('input_to_a_process_that_never_reads', (t) => neverReads(t, 'echo up; exec sleep 300'));
 check('input_to_a_terminal_that_never_reads', (t) =>
-  neverReads(t, 'stty raw -echo; echo up; exec sleep 50', { tty: true }));
+  neverReads(t, 'stty raw -echo; echo up; exec sleep 300', { tty: true }));
 
 /** More input than any pipe or terminal holds; nobody but the writer may notice. */
 async function neverReads(t, script, options) {
@@ -98,18 +99,18 @@ async function neverReads(t, script, options) {
   const data = Buffer.alloc(65_536, 'x').toString('base64');
   const writes = Array.from({ length: 4 }, () => t.agent.sendProcessInput(id, { data }));
   const answers = Promise.allSettled(writes);
-  const other = await within(5_000, 'another process starts', t.start({ command: 'sleep', args: ['300'] }));
+  const other = await within(PATIENCE_MS, 'another process starts', t.start({ command: 'sleep', args: ['300'] }));
   // Asked more than once: the writes travel on connections of their own and may be late.
   for (let i = 0; i < 30; i += 1) {
-    assert.equal((await within(5_000, 'get', t.agent.getProcess(id))).status, 'running');
-    const { processes } = await within(5_000, 'list', t.agent.listProcesses());
+    assert.equal((await within(PATIENCE_MS, 'get', t.agent.getProcess(id))).status, 'running');
+    const { processes } = await within(PATIENCE_MS, 'list', t.agent.listProcesses());
     assert.ok(processes.some((info) => info.id === other.id));
   }
-  await within(5_000, 'logs', t.agent.getProcessLogs(id));
-  const killed = await within(5_000, 'kill', t.agent.killProcess(id, { waitMs: 4_000 }));
+  await within(PATIENCE_MS, 'logs', t.agent.getProcessLogs(id));
+  const killed = await within(PATIENCE_MS, 'kill', t.agent.killProcess(id, { waitMs: PATIENCE_MS }));
   assert.equal(killed.status, 'exited');
 
-  const outcomes = await within(5_000, 'answers to the writes after the kill', answers);
+  const outcomes = await within(PATIENCE_MS, 'answers to the writes after the kill', answers);
   const refusals = outcomes.flatMap(({ reason }) => (reason ? [reason] : []));
   assert.ok(refusals.length > 0, 'a write that nobody can read is not called a success');
   for (const { status, problem } of refusals) {

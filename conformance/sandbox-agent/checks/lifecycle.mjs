@@ -1,6 +1,7 @@
 // createProcess, listProcesses, getProcess, stopProcess, killProcess, deleteProcess.
 
 import assert from 'node:assert/strict';
+import { PATIENCE_MS } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
 import { decodeEntry, inBatches, median, refused, timed } from '../support.mjs';
 
@@ -31,7 +32,8 @@ check('create_answers_with_the_process', async (t) => {
 });
 
 check('create_leaves_out_an_unset_cwd', async (t) => {
-  assert.ok(!('cwd' in (await t.start({ command: 'true' }))));
+  const info = await t.start({ command: 'true' });
+  assert.ok('id' in info && !('cwd' in info));
 });
 
 check('create_takes_env_and_cwd', async (t) => {
@@ -85,22 +87,21 @@ check('list_has_running_and_exited', async (t) => {
 check('stop_sends_TERM_and_waits', async (t) => {
   const { id } = await t.startShell('trap "exit 42" TERM; echo up; while :; do sleep 0.05; done');
   await t.untilLogged(id, 'up');
-  const info = await t.agent.stopProcess(id, { waitMs: 10_000 });
+  const info = await t.agent.stopProcess(id, { waitMs: PATIENCE_MS });
   assert.deepEqual([info.status, info.exitCode], ['exited', 42]);
 });
 
 check('stop_does_not_wait_if_told_so', async (t) => {
   const { id } = await t.startShell('trap "" TERM; echo up; while :; do sleep 0.05; done');
   await t.untilLogged(id, 'up');
-  const { value, ms } = await timed(t.agent.stopProcess(id, { waitMs: 0 }));
-  assert.equal(value.status, 'running');
-  assert.ok(ms < 1_000, `took ${ms} ms`);
+  // Who waits for it sees its end, at the latest by the kill.
+  assert.equal((await t.agent.stopProcess(id, { waitMs: 0 })).status, 'running');
 });
 
 check('stop_ends_with_a_kill', async (t) => {
   const { id } = await t.startShell('trap "" TERM; echo up; while :; do sleep 0.05; done');
   await t.untilLogged(id, 'up');
-  const info = await t.agent.stopProcess(id, { waitMs: 20_000 });
+  const info = await t.agent.stopProcess(id, { waitMs: PATIENCE_MS });
   assert.equal(info.status, 'exited');
   assert.ok(!('exitCode' in info), 'it died of the signal');
 });
@@ -108,7 +109,7 @@ check('stop_ends_with_a_kill', async (t) => {
 check('kill_ends_what_ignores_TERM', async (t) => {
   const { id } = await t.startShell('trap "" TERM; echo up; while :; do sleep 0.05; done');
   await t.untilLogged(id, 'up');
-  const info = await t.agent.killProcess(id, { waitMs: 10_000 });
+  const info = await t.agent.killProcess(id, { waitMs: PATIENCE_MS });
   assert.equal(info.status, 'exited');
   assert.ok(!('exitCode' in info));
 });
@@ -129,7 +130,7 @@ check('kill_answers_when_the_process_is_gone', async (t) => {
   for (let i = 0; i < 11; i += 1) {
     const { id } = await t.start({ command: 'sleep', args: ['300'] });
     plain.push((await timed(t.agent.getProcess(id))).ms);
-    const { value, ms } = await timed(t.agent.killProcess(id, { waitMs: 5_000 }));
+    const { value, ms } = await timed(t.agent.killProcess(id, { waitMs: PATIENCE_MS }));
     assert.equal(value.status, 'exited');
     kills.push(ms);
   }
@@ -185,7 +186,7 @@ check('process_limit_frees_a_place_at_exit', async (t) => {
   await t.limits({ maxConcurrentProcesses: (await running(t)) + 1 });
   const { id } = await t.start({ command: 'sleep', args: ['300'] });
   await refused(t.agent.createProcess({ command: 'true' }), 409, { type: 'conflict' });
-  await t.agent.killProcess(id, { waitMs: 10_000 });
+  await t.agent.killProcess(id, { waitMs: PATIENCE_MS });
   await t.start({ command: 'true' });
 });
 
@@ -200,7 +201,7 @@ check('exited_processes_stay_readable', async (t) => {
     const { entries } = await t.agent.getProcessLogs(id);
     assert.equal(Buffer.concat(entries.map(decodeEntry)).toString(), `log ${ids.indexOf(id)}`);
   });
-}, { seconds: 120 });
+}, { seconds: 240 });
 
 async function running(t) {
   const { processes } = await t.agent.listProcesses();

@@ -1,16 +1,16 @@
 // runProcess.
 
 import assert from 'node:assert/strict';
-import { numbers, printNumbers } from '../../_shared/facts.mjs';
+import { PATIENCE_MS, numbers, printNumbers } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
+import { longEnough } from '../../_shared/pace.mjs';
 import { MB, refused, sameBytes, timed } from '../support.mjs';
 
-// The children in these checks live for 9 s or more; an answer within this time did not wait for them.
-const PROMPT_MS = 3_000;
+// The children in these checks live longer than a check may take: who waits for one of them never answers.
 
 check('run_output_and_exit_code', async (t) => {
-  const { durationMs, ...result } = await t.runShell('echo out; echo err >&2; exit 3');
-  assert.ok(Number.isInteger(durationMs) && durationMs >= 0 && durationMs < 10_000, `durationMs ${durationMs}`);
+  const { value: { durationMs, ...result }, ms } = await timed(t.runShell('echo out; echo err >&2; exit 3'));
+  assert.ok(Number.isInteger(durationMs) && durationMs >= 0 && durationMs <= ms + 1, `durationMs ${durationMs} of ${ms} ms`);
   // Further keys are allowed, these are promised.
   const { exitCode, timedOut, stdout, stderr, stdoutTruncated, stderrTruncated } = result;
   assert.deepEqual(
@@ -51,9 +51,8 @@ check('run_finds_the_command_by_the_childs_PATH_and_cwd', async (t) => {
 });
 
 check('run_stdin_is_empty', async (t) => {
-  const { value, ms } = await timed(t.agent.runProcess({ command: 'cat', timeoutMs: 20_000 }));
-  assert.deepEqual([value.exitCode, value.stdout, value.timedOut], [0, '', false]);
-  assert.ok(ms < PROMPT_MS, `took ${ms} ms`);
+  const { exitCode, stdout, timedOut } = await t.agent.runProcess({ command: 'cat', timeoutMs: PATIENCE_MS });
+  assert.deepEqual([exitCode, stdout, timedOut], [0, '', false]);
 });
 
 check('run_death_by_signal_has_a_null_exit_code', async (t) => {
@@ -62,31 +61,35 @@ check('run_death_by_signal_has_a_null_exit_code', async (t) => {
 });
 
 check('run_timeout_keeps_the_output_so_far', async (t) => {
-  const { value, ms } = await timed(t.runShell('echo before; exec sleep 9', { timeoutMs: 400 }));
+  const [limit, { value, ms }] = await longEnough(
+    (timeoutMs) => timed(t.runShell('echo before; exec sleep 300', { timeoutMs })),
+    (answer) => answer.value.stdout !== '',
+  );
   assert.deepEqual([value.exitCode, value.timedOut, value.stdout], [null, true, 'before\n']);
-  assert.ok(ms >= 390 && ms < PROMPT_MS, `took ${ms} ms`);
+  assert.ok(ms >= limit - 10, `took ${ms} ms`);
 });
 
 check('run_timeout_is_prompt', async (t) => {
   // Here the shell has a child, and the child holds the pipe.
-  const { value, ms } = await timed(t.runShell('sleep 9; echo late', { timeoutMs: 400 }));
-  assert.ok(ms < PROMPT_MS, `took ${ms.toFixed()} ms`);
-  assert.deepEqual([value.timedOut, value.stdout], [true, '']);
+  const { timedOut, stdout } = await t.runShell('sleep 300; echo late', { timeoutMs: 400 });
+  assert.deepEqual([timedOut, stdout], [true, '']);
 });
 
 check('run_returns_when_the_command_exits', async (t) => {
-  const { value, ms } = await timed(t.runShell('sleep 9 & echo started'));
-  assert.ok(ms < PROMPT_MS, `took ${ms.toFixed()} ms`);
-  assert.deepEqual([value.exitCode, value.stdout], [0, 'started\n']);
+  const { exitCode, timedOut, stdout } = await t.runShell('sleep 300 & echo $!');
+  assert.deepEqual([exitCode, timedOut], [0, false]);
+  assert.match(stdout, /^\d+\n$/);
+  const child = await t.lookUp(stdout.trim());
+  if (child) t.killAtEnd(child);
 });
 
 check('run_timeouts_follow_the_config', async (t) => {
   await t.limits({ defaultRunTimeoutMs: 300, maxRunTimeoutMs: 600 });
-  for (const timeoutMs of [undefined, 0, 60_000]) {
-    const { value, ms } = await timed(t.agent.runProcess({ command: 'sleep', args: ['9'], timeoutMs }));
+  for (const timeoutMs of [undefined, 0, 250_000]) {
+    const { value, ms } = await timed(t.agent.runProcess({ command: 'sleep', args: ['300'], timeoutMs }));
     assert.equal(value.timedOut, true);
-    const least = timeoutMs === 60_000 ? 590 : 290;
-    assert.ok(ms >= least && ms < PROMPT_MS, `timeoutMs ${timeoutMs} took ${ms} ms`);
+    const least = timeoutMs === 250_000 ? 590 : 290;
+    assert.ok(ms >= least, `timeoutMs ${timeoutMs} took ${ms} ms`);
   }
 });
 
@@ -162,7 +165,7 @@ check('run_ends_when_its_client_goes_away', async (t) => {
   const dir = await t.tempDir();
   const leaving = new AbortController();
   const leaver = t.client({ signal: leaving.signal });
-  const script = 'echo $$ > "$1/pid.new"; mv "$1/pid.new" "$1/pid"; exec sleep 60';
+  const script = 'echo $$ > "$1/pid.new"; mv "$1/pid.new" "$1/pid"; exec sleep 300';
   const pending = leaver.runProcess({ command: 'sh', args: ['-c', script, 'sh', dir] });
   pending.catch(() => {});
   const readPid = async () => (await t.runShell('cat "$1/pid"', { args: [dir] })).stdout.trim();

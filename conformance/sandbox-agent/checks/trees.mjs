@@ -1,7 +1,9 @@
 // A stop, a kill and a timeout reach every descendant, and children inherit nothing from the server.
 
 import assert from 'node:assert/strict';
+import { PATIENCE_MS } from '../../_shared/facts.mjs';
 import { check } from '../../_shared/frame.mjs';
+import { longEnough } from '../../_shared/pace.mjs';
 
 /** Starts a script that prints the pids of its descendants, one a line, and waits for `count` of them. */
 async function family(t, script, count, options) {
@@ -20,7 +22,7 @@ async function family(t, script, count, options) {
 
 async function endsAll(t, call, script, count, options) {
   const { id, children } = await family(t, script, count, options);
-  const { status } = await t.agent[call](id, { waitMs: 10_000 });
+  const { status } = await t.agent[call](id, { waitMs: PATIENCE_MS });
   // All of them first, so that a failing check kills every survivor.
   const fates = await Promise.allSettled(children.map((child) => t.gone('child', child)));
   const survivors = fates.filter((fate) => fate.status === 'rejected');
@@ -47,21 +49,21 @@ check('kill_reaches_grandchildren', (t) =>
 check('kill_of_an_exited_process_reaches_what_is_left', async (t) => {
   const { id, children } = await family(t, 'sleep 300 >/dev/null 2>&1 & echo $!', 1);
   await t.exited(id);
-  await t.agent.killProcess(id, { waitMs: 5_000 });
+  await t.agent.killProcess(id, { waitMs: PATIENCE_MS });
   await t.gone('child', children[0]);
 });
 
 check('a_background_child_does_not_delay_the_exit', async (t) => {
   const { id, children } = await family(t, 'sleep 300 & echo $!; exit 4', 1);
   t.killAtEnd(children[0]);
-  assert.equal((await t.exited(id, 3_000)).exitCode, 4);
+  assert.equal((await t.exited(id)).exitCode, 4);
 });
 
 check('run_timeout_kills_tree', async (t) => {
   // The output is redirected, so that this is about the tree and not about who holds the pipe.
   // Nobody could look the child up while it was sure to live, so it tells its start itself.
   const script = `sleep 300 >/dev/null 2>&1 & echo $! $(cut -d ' ' -f 22 /proc/$!/stat); wait`;
-  const { stdout, timedOut } = await t.runShell(script, { timeoutMs: 500 });
+  const [, { stdout, timedOut }] = await longEnough((timeoutMs) => t.runShell(script, { timeoutMs }), (answer) => answer.stdout !== '');
   assert.equal(timedOut, true);
   assert.match(stdout, /^\d+ \d+\n$/);
   const [pid, started] = stdout.trim().split(' ');
