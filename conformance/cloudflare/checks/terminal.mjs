@@ -33,7 +33,8 @@ check('terminal_interrupt_and_job_control', async (t) => {
   screen.type('sleep 300\n');
   const info = async () => (await t.native('GET', '/v1/processes?tty=true&status=running')).processes.find(({ tag }) => tag?.includes([...t.sessions][0]));
   const { id } = await info();
-  await eventually('sleep runs', async () => (await t.native('GET', `/v1/processes/${id}/tree`)).processes.length > 1);
+  // Itself, and not only what is to become it: before that an interrupt may reach nobody.
+  await eventually('sleep runs', async () => JSON.stringify((await t.native('GET', `/v1/processes/${id}/tree`)).processes).includes('sleep'));
   screen.type('\x03');
   screen.type('echo status $?\n');
   await screen.seen.until('status 130');

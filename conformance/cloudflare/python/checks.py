@@ -87,7 +87,9 @@ async def workspace_is_persisted_and_hydrated(t):
 @check
 async def terminal(t):
     session = await t.session()
-    update = await session.pty_exec_start("echo on $(tty | cut -c1-8); sleep 300", tty=True, yield_time_s=0.5)
+    # Said by who is in the foreground: between two commands of a line an interrupt may reach neither.
+    line = "sh -c 'echo on $(tty | cut -c1-8); exec sleep 300'"
+    update = await session.pty_exec_start(line, tty=True, yield_time_s=0.5)
     number = update.process_id
     await printed(session, update, lambda output: b"on /dev/pts" in output)
     update = await session.pty_write_stdin(session_id=number, chars="\x03", yield_time_s=0.5)
