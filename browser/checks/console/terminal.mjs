@@ -51,8 +51,9 @@ check('console/the_list_lives_by_events', async (t) => {
 check('console/a_middle_click_closes_a_tab_and_an_exact_name_is_found_first', async (t) => {
   const server = await Outlive.start(t);
   const page = await openConsole(t, server);
-  await startBy(page, 'cat', { tag: 'rt' });
-  await page.getByTestId('terminal').waitFor();
+  await startBy(page, 'echo con""nected; cat', { tag: 'rt' });
+  const terminal = page.getByTestId('terminal');
+  await untilShown(terminal, 'connected');
   const tab = page.getByTestId('tab');
   await tab.click({ button: 'right' });
   await page.keyboard.press('Escape');
@@ -63,7 +64,8 @@ check('console/a_middle_click_closes_a_tab_and_an_exact_name_is_found_first', as
   await page.getByTestId('palette-input').fill('rt');
   assert.match(await page.locator('#palette-0').innerText(), /^rt/);
   await page.keyboard.press('Enter');
-  await until('it is open again', async () => (await tab.count()) === 1);
+  await untilShown(terminal, 'connected');
+  assert.equal(await tab.count(), 1, 'it is open again');
   await page.inPeace();
 });
 
