@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use outlive_holder::log::{Cause, Exit, Stream};
+use outlive_holder::wire::Over;
 use tokio::sync::watch;
 
 use crate::core::{Core, request_hash};
 use crate::log::{Cursor, Flow, Item, Log, Start, StreamFilter};
-use crate::process::{Idempotency, IfTagExists, OnTimeout, Process, Spec, StdinMode};
+use crate::process::{Idempotency, IfTagExists, OnTimeout, Process, Spec, StdinMode, exit_of};
 use crate::services::Services;
 use crate::table::Reserved;
 use crate::{Error, Result, lock};
@@ -59,6 +60,23 @@ pub struct RunResult {
 }
 
 impl RunResult {
+    fn of(process_id: &str, over: Over, cap: usize, took: Duration) -> Self {
+        let exit = exit_of(&over);
+        let Over { mut stdout, mut stderr, .. } = over;
+        let (stdout_truncated, stderr_truncated) = (stdout.len() > cap, stderr.len() > cap);
+        stdout.truncate(cap);
+        stderr.truncate(cap);
+        Self {
+            exit: Some(exit),
+            stdout,
+            stderr,
+            stdout_truncated,
+            stderr_truncated,
+            duration_ms: took.as_millis() as u64,
+            process_id: process_id.to_owned(),
+        }
+    }
+
     pub fn timed_out(&self) -> bool {
         self.exit.is_some_and(|exit| exit.cause == Cause::TimedOut)
     }
@@ -113,7 +131,13 @@ impl Core {
             run.spec.timeout_ms = Some(timeout_ms);
         }
         let _slot = RunSlot::take(&self.services)?;
-        let Begun { process, is_new, owned } = self.begin_run(&run).await?;
+        let begun = Instant::now();
+        // Nobody wants to hear of it before its end.
+        let brief = run.stdin.is_none() && run.yield_ms.is_none() && run.on_timeout == OnTimeout::Kill;
+        let Begun { process, is_new, owned, over } = self.begin_run(&run, brief).await?;
+        if let Some(over) = over {
+            return Ok(RunOutcome::Finished(Arc::new(RunResult::of(process.id(), over, cap, begun.elapsed()))));
+        }
         if let Some(stdin) = run.stdin.take().filter(|_| is_new) {
             let process = Arc::clone(&process);
             tokio::spawn(async move { process.feed(&stdin).await });
@@ -136,7 +160,7 @@ impl Core {
         wanted.filter(|ms| *ms > 0).unwrap_or(limits.default_run_timeout_ms).min(limits.max_run_timeout_ms)
     }
 
-    pub(crate) async fn begin_run(&self, run: &Run) -> Result<Begun> {
+    pub(crate) async fn begin_run(&self, run: &Run, brief: bool) -> Result<Begun> {
         loop {
             let mut record = self.new_record(run.spec.clone());
             record.ephemeral = true;
@@ -152,21 +176,27 @@ impl Core {
                     // Before it is started: the request may go away in the midst of that.
                     let is_shared = run.detach || run.idempotency_key.is_some();
                     let owned = (!is_shared).then(|| OwnRun(Some(Arc::clone(&process))));
-                    let Err(error) = process.start().await else {
-                        return Ok(Begun { process, is_new: true, owned });
+                    let started = if brief && !is_shared {
+                        process.start_brief().await
+                    } else {
+                        process.start().await.map(|()| None)
                     };
+                    if let Ok(None) = started {
+                        return Ok(Begun { process, is_new: true, owned, over: None });
+                    }
+                    // It never ran, or has ended: there is nothing to be taken along any more.
                     if let Some(owned) = owned {
                         owned.let_go();
                     }
                     process.remove();
-                    return Err(error);
+                    return started.map(|over| Begun { process, is_new: true, owned: None, over });
                 }
                 Reserved::Existing(process) => {
                     let look = |process: &Process| {
                         (process.is_removed() || process.log().is_ok()).then(|| !process.is_removed())
                     };
                     if process.until(look).await {
-                        return Ok(Begun { process, is_new: false, owned: None });
+                        return Ok(Begun { process, is_new: false, owned: None, over: None });
                     }
                 }
             }
@@ -231,6 +261,8 @@ pub(crate) struct Begun {
     is_new: bool,
     /// Lives and dies with the request.
     pub(crate) owned: Option<OwnRun>,
+    /// It has ended already, and left nothing but this.
+    over: Option<Over>,
 }
 
 /// A run whose request is still there. Dropped with the request, it takes the tree along.

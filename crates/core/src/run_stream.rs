@@ -28,7 +28,7 @@ impl Core {
         let slot = RunSlot::take(&self.services)?;
         let stdin = run.stdin.take();
         let run = Run { spec: run.spec, detach: run.detach, ..Run::default() };
-        let Begun { process, owned, .. } = self.begin_run(&run).await?;
+        let Begun { process, owned, .. } = self.begin_run(&run, false).await?;
         if let Some(stdin) = stdin {
             let process = Arc::clone(&process);
             tokio::spawn(async move { process.feed(&stdin).await });

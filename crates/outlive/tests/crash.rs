@@ -5,7 +5,10 @@
 mod harness;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -271,6 +274,48 @@ fn upgrades_in_a_loop_lose_nothing() {
     assert_eq!(outlive.get("/v1/health").json["holderPid"], holder);
     end_load(&outlive, load);
     assert_eq!(outlive.get("/v1/health").json["serverRestarts"], 0, "an upgrade is not a death");
+}
+
+#[test]
+fn runs_are_answered_while_servers_and_the_holder_are_replaced() {
+    let outlive = Outlive::start();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let runners: Vec<_> = ["true", "echo x; echo y >&2", "sleep 0.03; echo z"]
+            .map(|line| {
+                let (outlive, over) = (&outlive, &over);
+                scope.spawn(move || {
+                    let mut count = 0;
+                    while !over.load(SeqCst) {
+                        let spec = json!({ "command": line, "shell": true }).to_string();
+                        let headers = [("content-type", "application/json")];
+                        let sent =
+                            outlive.http().try_send("POST", "/v1/processes/run", &headers, Some(spec.as_bytes()));
+                        // A server that has given up its office can start nothing for who was connected to it.
+                        let Ok(answer) = sent else { continue };
+                        if answer.status == 503 && answer.code() == "being_replaced" {
+                            continue;
+                        }
+                        assert_eq!((answer.status, &answer.json["exitCode"]), (200, &json!(0)), "{}", answer.text());
+                        count += 1;
+                    }
+                    count
+                })
+            })
+            .into_iter()
+            .collect();
+        for round in 0..8 {
+            let answer = outlive.post("/v1/upgrade", &json!({}));
+            assert_eq!(answer.status, 200, "round {round}: {}", answer.text());
+        }
+        over.store(true, SeqCst);
+        for runner in runners {
+            assert!(runner.join().unwrap() > 0);
+        }
+    });
+    assert_eq!(outlive.get("/v1/health").json["serverRestarts"], 0);
+    let listed = || outlive.get("/v1/processes?all=true").json["processes"].as_array().unwrap().len();
+    eventually("nothing is left of them", || (listed() == 0).then_some(()));
 }
 
 #[test]

@@ -187,6 +187,41 @@ fn a_large_output_is_exact() {
     assert!(answer["stdout"] == expected.as_str(), "{} bytes", answer["stdout"].as_str().unwrap().len());
 }
 
+/// What is told in one message with the end, and what is too much for that.
+#[test]
+fn whatever_a_short_run_prints_is_exact() {
+    let outlive = Outlive::start();
+    for (stdout, stderr) in [
+        (0, 1),
+        (1, 0),
+        (32_767, 0),
+        (32_768, 0),
+        (32_769, 0),
+        (16_384, 16_384),
+        (20_000, 20_000),
+        (0, 70_000),
+        (300_000, 5),
+    ] {
+        let script = format!("seq 99999 | head -c {stdout}; seq 99999 | tr 0-9 a-j | head -c {stderr} >&2");
+        let answer = line(&outlive, &script);
+        let digits = (1..=99_999).fold(String::new(), |all, number| all + &number.to_string() + "\n");
+        let letters: String = digits.chars().map(|c| c.to_digit(10).map_or(c, |d| (b'a' + d as u8) as char)).collect();
+        assert!(answer["stdout"] == digits[..stdout], "{stdout} and {stderr}");
+        assert!(answer["stderr"] == letters[..stderr], "{stdout} and {stderr}");
+        assert_eq!((&answer["stdoutTruncated"], &answer["exitCode"]), (&json!(false), &json!(0)));
+    }
+    eventually("nothing is left of them", || listed(&outlive, "?all=true").is_empty().then_some(()));
+}
+
+#[test]
+fn a_run_may_have_less_time_than_the_holder_keeps_it_to_itself() {
+    let outlive = Outlive::start();
+    for timeout in [1, 5, 19, 21] {
+        let answer = run(&outlive, json!({ "command": "sleep", "args": ["1000"], "timeoutMs": timeout })).json;
+        assert_eq!((&answer["timedOut"], &answer["exitReason"]), (&json!(true), &json!("timedOut")), "{answer}");
+    }
+}
+
 #[test]
 fn it_answers_when_the_command_ends_though_a_child_holds_the_pipe() {
     let outlive = Outlive::start();

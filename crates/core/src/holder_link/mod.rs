@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex};
 
 use outlive_holder::log::{Cause, Stream};
 use outlive_holder::wire::{
-    Arm, Conclude, End, Reach, Received, Record, Signal, Socket, Spawn, SpawnFailed, SpawnStage, Spawned, ToHolder,
-    ToServer, Welcome,
+    Arm, Conclude, End, Over, Reach, Received, Record, Signal, Socket, Spawn, SpawnFailed, SpawnStage, Spawned,
+    ToHolder, ToServer, Welcome,
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -45,6 +45,14 @@ pub(crate) struct Started {
     pub(crate) spawned: Spawned,
     pub(crate) log: OwnedFd,
     pub(crate) input: Option<OwnedFd>,
+}
+
+/// What a spawn has led to.
+#[derive(Debug)]
+pub(crate) enum Life {
+    Begun(Started),
+    /// Only of a brief one.
+    Over(Over),
 }
 
 #[derive(Clone)]
@@ -119,8 +127,8 @@ impl HolderLink {
         self.0.requests.answer(request, Answer::Failed(failed));
     }
 
-    /// Starts a process; the answer comes when it has executed its program.
-    pub(crate) async fn spawn(&self, mut spawn: Spawn) -> std::result::Result<Started, SpawnFailure> {
+    /// Starts a process; the answer comes when it has executed its program, or of a brief one when it has ended.
+    pub(crate) async fn spawn(&self, mut spawn: Spawn) -> std::result::Result<Life, SpawnFailure> {
         if self.is_gone() || self.is_retired() {
             return Err(SpawnFailure::Unavailable(self.why_not()));
         }
@@ -129,7 +137,8 @@ impl HolderLink {
         crate::hooks::reach("spawn_asked");
         self.send_for(number, &ToHolder::Spawn(spawn), None);
         match answer.await {
-            Ok(Answer::Started(started)) => Ok(started),
+            Ok(Answer::Started(started)) => Ok(Life::Begun(started)),
+            Ok(Answer::Over(over)) => Ok(Life::Over(over)),
             Ok(Answer::Failed(failed)) => Err(SpawnFailure::Failed(failed)),
             _ => Err(SpawnFailure::Unavailable(self.why_not())),
         }
@@ -295,6 +304,7 @@ impl HolderLink {
             Some(ToServer::SpawnFailed(failed)) => {
                 self.0.requests.answer(failed.request, Answer::Failed(failed));
             }
+            Some(ToServer::Over(over)) => self.0.requests.answer(over.request, Answer::Over(over)),
             Some(ToServer::Done(done)) => self.0.requests.answer(done.request, Answer::Done(done)),
             Some(ToServer::Wake(keys)) => tell(News::Wake(keys)),
             Some(ToServer::Retire(())) => tell(News::Retire),

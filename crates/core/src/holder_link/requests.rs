@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use outlive_holder::wire::{Done, SpawnFailed};
+use outlive_holder::wire::{Done, Over, SpawnFailed};
 use tokio::sync::{Notify, oneshot};
 
 use super::Started;
@@ -12,6 +12,7 @@ use crate::lock;
 #[derive(Debug)]
 pub(crate) enum Answer {
     Started(Started),
+    Over(Over),
     Failed(SpawnFailed),
     Done(Done),
 }

@@ -275,8 +275,11 @@ impl Process {
         if let Some(log) = &inner.log {
             self.give_up_archived(log);
         }
+        let is_held = inner.is_held;
         drop(inner);
-        self.services.link.forget(self.key);
+        if is_held {
+            self.services.link.forget(self.key);
+        }
         self.services.table.remove(self);
         self.services.collectors.forget(&self.id);
         self.forget_checkpoint();

@@ -25,8 +25,10 @@ pub(crate) struct Plan<'a> {
     pub(crate) key: u64,
     pub(crate) generation: u32,
     pub(crate) spec: &'a Spec,
-    /// Lives no longer than its request.
-    pub(crate) is_brief: bool,
+    /// A cgroup of its own, where there are any.
+    pub(crate) wants_cgroup: bool,
+    /// Its end is all that anybody waits for.
+    pub(crate) brief: bool,
     /// Somebody will read its output from the first byte on.
     pub(crate) reader_comes: bool,
     pub(crate) size: Option<Size>,
@@ -82,8 +84,9 @@ impl Plan<'_> {
             log_input: self.log_end.input_offset,
             memory_bytes: spec.limits.memory_bytes.unwrap_or(0),
             tree_processes: spec.limits.tree_processes.unwrap_or(0),
-            wants_cgroup: !self.is_brief,
+            wants_cgroup: self.wants_cgroup,
             reader_comes: self.reader_comes,
+            brief: self.brief,
             milli_cpus: spec.limits.cpus.map_or(0, |cpus| u64::from(cpus.milli)),
         })
     }

@@ -39,6 +39,8 @@ pub(super) struct Inner {
     pub(super) attachments: Attachments,
     pub(super) last_input_at_ms: Option<u64>,
     pub(super) removed: bool,
+    /// The holder may have something under its key.
+    pub(super) is_held: bool,
     /// A restart is about to happen, which the log should live to see.
     pub(super) restart_due: bool,
     /// Restarts by policy since it last ran steadily.
@@ -87,6 +89,7 @@ impl Process {
                 attachments: Attachments::default(),
                 last_input_at_ms: None,
                 removed: false,
+                is_held: true,
                 restart_due: false,
                 failures: 0,
                 start_error: None,

@@ -3,12 +3,13 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use outlive_holder::log::{Cause, Stream};
+use outlive_holder::log::{Cause, Exit, Stream};
+use outlive_holder::wire::Over;
 
 use super::launch::Plan;
 use super::lifecycle::Process;
 use super::state::{Command, Decision, Phase, decide};
-use crate::holder_link::{SpawnFailure, Started};
+use crate::holder_link::{Life, SpawnFailure, Started};
 use crate::log::Log;
 use crate::{Error, Result, lock};
 
@@ -20,6 +21,13 @@ impl Process {
     pub async fn start(self: &Arc<Self>) -> Result<()> {
         self.begin_start(Command::Start)?;
         self.carry_out_start().await
+    }
+
+    /// As [`start`](Self::start) for somebody who waits for its end. If that comes soon, here it is with all that was printed;
+    /// there is then no log.
+    pub(crate) async fn start_brief(self: &Arc<Self>) -> Result<Option<Over>> {
+        self.begin_start(Command::Start)?;
+        self.spawn_apart(true).await
     }
 
     pub(super) fn begin_start(&self, command: Command) -> Result<()> {
@@ -35,6 +43,7 @@ impl Process {
             self.services.table.processes.take(self.services.process_config().max_concurrent_processes)?;
         }
         inner.phase = Phase::Starting;
+        inner.is_held = true;
         inner.record.generation += 1;
         inner.record.stop_wanted = false;
         inner.record.restart_wanted = false;
@@ -47,9 +56,13 @@ impl Process {
     }
 
     pub(super) async fn carry_out_start(self: &Arc<Self>) -> Result<()> {
+        self.spawn_apart(false).await.map(drop)
+    }
+
+    async fn spawn_apart(self: &Arc<Self>, brief: bool) -> Result<Option<Over>> {
         let process = Arc::clone(self);
         // A task of its own: nobody who goes away leaves a process half-started.
-        match tokio::spawn(async move { process.spawn().await }).await {
+        match tokio::spawn(async move { process.spawn(brief).await }).await {
             Ok(result) => result,
             Err(error) => {
                 tracing::error!(%error, "a start broke off");
@@ -58,7 +71,7 @@ impl Process {
         }
     }
 
-    pub(super) async fn spawn(self: &Arc<Self>) -> Result<()> {
+    async fn spawn(self: &Arc<Self>, brief: bool) -> Result<Option<Over>> {
         let (record, log_end) = {
             let mut inner = lock(&self.inner);
             let end = inner.log.as_ref().map(|log| log.end()).or(inner.record.log_end).unwrap_or_default();
@@ -72,7 +85,8 @@ impl Process {
             generation: record.generation,
             spec: &record.spec,
             // What is started from a session's shell must be able to outlive it, and could not leave its cgroup.
-            is_brief: !record.is_kept() || record.hidden,
+            wants_cgroup: record.is_kept() && !record.hidden,
+            brief,
             reader_comes: record.reader_comes,
             size: record.size,
             log_budget: budget,
@@ -89,13 +103,17 @@ impl Process {
         };
         crate::hooks::reach("spawned");
         match outcome {
-            Ok(started) => {
+            Ok(Life::Begun(started)) => {
                 self.started(started).inspect_err(|error| {
                     drop(self.services.link.end(self.key, 9, 0, Cause::Killed));
                     self.not_started(error);
                 })?;
                 self.watch_screen();
-                Ok(())
+                Ok(None)
+            }
+            Ok(Life::Over(over)) => {
+                self.began_and_ended(&over);
+                Ok(Some(over))
             }
             Err(error) => {
                 self.not_started(&error);
@@ -124,7 +142,7 @@ impl Process {
         }
     }
 
-    /// Whether all descriptors of a sink are recorded, and none of them has ended.
+    /// Whether all descriptors of a sink are recorded, and none of them has over.
     pub(crate) fn has_all_streams(&self) -> bool {
         self.log().is_ok_and(|log| log.ring().is_some_and(|ring| ring.open_streams() == Some(SINK_STREAMS)))
     }
@@ -169,6 +187,14 @@ impl Process {
         Ok(())
     }
 
+    fn began_and_ended(&self, over: &Over) {
+        let mut inner = lock(&self.inner);
+        inner.is_held = false;
+        self.exited(&mut inner, exit_of(over));
+        drop(inner);
+        self.changed.notify_waiters();
+    }
+
     pub(super) fn not_started(&self, error: &Error) {
         let mut inner = lock(&self.inner);
         inner.start_error = Some(error.clone());
@@ -183,5 +209,16 @@ impl Process {
         self.give_back_slot(&inner);
         drop(inner);
         self.changed.notify_waiters();
+    }
+}
+
+/// Of a process that never had a log, and so only one life.
+pub(crate) fn exit_of(over: &Over) -> Exit {
+    Exit {
+        generation: 1,
+        status: if over.signal == 0 { Ok(over.code) } else { Err(over.signal) },
+        cause: Cause::from_u8(over.cause).unwrap_or(Cause::Itself),
+        offset: (over.stdout.len() + over.stderr.len()) as u64,
+        at_ms: over.exited_at_ms,
     }
 }

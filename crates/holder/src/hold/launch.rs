@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::process::Signal;
 
 use super::Holder;
+use super::brief::UNTOLD_MS;
 use super::command::Asker;
 use super::event::Source;
 use super::process::Process;
@@ -12,7 +13,7 @@ use super::server::Note;
 use super::signals::signal;
 use crate::clock;
 use crate::log::{LogWriter, Stream};
-use crate::spawn::{self, Launch};
+use crate::spawn::{self, Launch, ProgramEnds};
 use crate::tree::{self, Root, cgroup};
 use crate::wire::{Spawn, SpawnFailed, SpawnStage};
 
@@ -24,10 +25,29 @@ pub(super) struct Launching {
     launch: Launch,
     asker: Asker,
     generation: u32,
-    pub(super) stuck_at: u64,
+    stuck_at: u64,
+    /// Of a brief one whose gate is not watched: when to look whether it has closed.
+    look_at: u64,
     streams: Vec<(OwnedFd, Stream)>,
     input: Option<OwnedFd>,
     time_limit_at: u64,
+    /// Of a brief one.
+    program: Option<ProgramEnds>,
+}
+
+impl Launching {
+    /// The next moment at which something must be done about it.
+    pub(super) fn due(&self) -> u64 {
+        if self.look_at == 0 { self.stuck_at } else { self.look_at }
+    }
+
+    pub(super) fn is_stuck(&self, now: u64) -> bool {
+        self.look_at == 0 && now >= self.stuck_at
+    }
+
+    pub(super) fn is_to_be_looked_at(&self, now: u64) -> bool {
+        self.look_at != 0 && now >= self.look_at
+    }
 }
 
 fn confine(path: &std::path::Path, spawn: &Spawn) -> Result<(), (SpawnStage, i32)> {
@@ -68,7 +88,7 @@ impl Holder {
         if self.stopping.is_some() {
             return Err((SpawnStage::Refused, libc::ESHUTDOWN));
         }
-        let ends = spawn::prepare(&spawn.io, spawn.identity.as_ref()).map_err(prepare)?;
+        let mut ends = spawn::prepare(&spawn.io, spawn.identity.as_ref()).map_err(prepare)?;
         if !restart {
             let reserve = spawn::reserve(&spawn.io);
             let log = match self.spare_log.take(spawn.log_budget, reserve, spawn.log_beginning()) {
@@ -88,9 +108,13 @@ impl Holder {
             _ => Err((SpawnStage::Confine, libc::EOPNOTSUPP)),
         };
         let launched = confined.and_then(|()| {
-            spawn::launch(&spawn, ends.program(), procs.as_ref().map(AsFd::as_fd), &self.inherited, true)
+            spawn::launch(&spawn, ends.program.borrow(), procs.as_ref().map(AsFd::as_fd), &self.inherited, true)
         });
-        let launched = launched.and_then(|launch| match self.poll.add(launch.gate(), Source::Gate { key }) {
+        // Of a brief one nobody has to hear that its program was executed, unless something must be done to it then.
+        let unwatched = spawn.brief && self.inherited.oom_score.is_none();
+        let watched =
+            |launch: &Launch| if unwatched { Ok(()) } else { self.poll.add(launch.gate(), Source::Gate { key }) };
+        let launched = launched.and_then(|launch| match watched(&launch) {
             Ok(()) => Ok(launch),
             Err(errno) => {
                 // Nobody would hold it.
@@ -111,28 +135,57 @@ impl Holder {
             }
         };
         self.pids.insert(launch.pid, key);
-        let stuck_at = clock::boot_ms() + STUCK_MS;
-        self.timers.arm(stuck_at, key);
+        let now = clock::boot_ms();
+        // Its time limit counts only from then on.
+        let look_at = (now + UNTOLD_MS).min(if spawn.time_limit_at == 0 { u64::MAX } else { spawn.time_limit_at });
+        let launching = Launching {
+            launch,
+            asker: Asker { epoch, request: spawn.request },
+            generation: spawn.generation,
+            stuck_at: now + STUCK_MS,
+            look_at: if unwatched { look_at } else { 0 },
+            streams: if unwatched { Vec::new() } else { std::mem::take(&mut ends.streams) },
+            input: ends.input,
+            time_limit_at: spawn.time_limit_at,
+            program: spawn.brief.then_some(ends.program),
+        };
+        self.timers.arm(launching.due(), key);
         if let Some(process) = self.processes.get_mut(&key) {
             // Without a new one the old one stays: something of the generation before still lives in it.
             process.cgroup = cgroup.or(process.cgroup.take());
             // A `Forget` that still waits was meant for the generation before.
             process.forget = false;
-            process.launching = Some(Launching {
-                launch,
-                asker: Asker { epoch, request: spawn.request },
-                generation: spawn.generation,
-                stuck_at,
-                streams: ends.streams,
-                input: ends.input,
-                time_limit_at: spawn.time_limit_at,
-            });
+            process.launching = Some(launching);
+        }
+        for (fd, stream) in ends.streams {
+            self.add_stream(key, fd, stream);
         }
         Ok(())
     }
 
+    /// A gate that was not watched: has it closed? From now on it is watched.
+    pub(super) fn look_at_gate(&mut self, key: u64) {
+        let Some(launching) = self.processes.get_mut(&key).and_then(|process| process.launching.as_mut()) else {
+            return;
+        };
+        if launching.launch.has_left() {
+            self.gate_closed(key);
+            return;
+        }
+        if std::mem::take(&mut launching.look_at) != 0
+            && self.poll.add(launching.launch.gate(), Source::Gate { key }).is_err()
+        {
+            self.give_up_launch(key);
+        }
+    }
+
     /// The child has executed its program, or failed to.
     pub(super) fn gate_closed(&mut self, key: u64) {
+        self.launched(key, true);
+    }
+
+    /// As [`gate_closed`](Self::gate_closed), of one that has been reaped since if it does not run.
+    pub(super) fn launched(&mut self, key: u64, runs: bool) {
         let Some(process) = self.processes.get_mut(&key) else { return };
         // Out of the poll set with its last descriptor, at the end of this.
         let Some(launching) = process.launching.take() else { return };
@@ -143,8 +196,10 @@ impl Holder {
             self.hand_over_launched(key);
             return;
         }
-        // Not before: until its exec it shares our memory, and the kernel would change our own score with it.
-        self.inherited.restore_oom_score(launching.launch.pid);
+        if runs {
+            // Not before: until its exec it shares our memory, and the kernel would change our own score with it.
+            self.inherited.restore_oom_score(launching.launch.pid);
+        }
         process.pid = launching.launch.pid;
         process.last_pid = process.pid;
         process.generation = launching.generation;
@@ -154,8 +209,9 @@ impl Holder {
         process.detach_at = 0;
         process.cause = None;
         process.input = launching.input;
-        let marked = tree::mark::key_of(process.pid) == Some(key);
-        process.unmarked = (!marked).then(|| {
+        // Of a brief one that is over nobody asks for the rest of its tree.
+        let found = !runs && launching.program.is_some() || tree::mark::key_of(process.pid) == Some(key);
+        process.unmarked = (!found).then(|| {
             let id = launching.launch.variable(tree::ENVIRON_VARIABLE).unwrap_or_default();
             Root::of(process.pid, key, &String::from_utf8_lossy(id))
         });
@@ -163,8 +219,13 @@ impl Holder {
         for (fd, stream) in launching.streams {
             self.add_stream(key, fd, stream);
         }
+        if let Some(program) = launching.program {
+            self.begin_brief(key, launching.asker, program);
+        } else {
+            self.widen_pipes(key);
+            self.note_to(launching.asker.epoch, Note::Spawned { request: launching.asker.request, key });
+        }
         self.rearm(key);
-        self.note_to(launching.asker.epoch, Note::Spawned { request: launching.asker.request, key });
         self.hand_over_launched(key);
     }
 

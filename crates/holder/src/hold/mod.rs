@@ -17,6 +17,7 @@
 //! Nothing here waits: descriptors are non-blocking, scans of /proc run on the killer's thread, and what a
 //! server is to be told is a flag or a short note that goes out when its socket takes it.
 
+mod brief;
 mod cgroups;
 mod command;
 mod event;
@@ -70,6 +71,8 @@ pub(crate) struct Holder {
     left_cgroups: LeftCgroups,
     processes: HashMap<u64, Process>,
     spare_log: SpareLog,
+    /// Brief processes that are over: what they leave is cleared away when their ends have been told.
+    over: Vec<Process>,
     /// Children that are commands; everything else that is reaped was an orphan.
     pids: HashMap<i32, u64>,
     kept: BTreeMap<Vec<u8>, OwnedFd>,
@@ -137,7 +140,11 @@ impl Holder {
                 self.reap();
             }
             self.fire_timers();
+            if self.replace_self {
+                self.tell_all();
+            }
             self.flush_servers();
+            self.clear_away();
             if self.replace_self && self.is_quiet() {
                 self.replace_image();
             }

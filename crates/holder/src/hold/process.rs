@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use super::Holder;
+use super::brief::Brief;
 use super::command::{Asker, Errand};
 use super::event::{Poll, Source};
 use super::launch::Launching;
@@ -41,6 +42,8 @@ pub(super) struct Process {
     /// Why it is being ended, once somebody asked for it.
     pub(super) cause: Option<Cause>,
     pub(super) launching: Option<Launching>,
+    /// Nobody has been told that it runs.
+    pub(super) brief: Option<Brief>,
     /// How to find the tree where marks cannot be set (some sandboxes lack that limit).
     pub(super) unmarked: Option<Root>,
     /// `Forget` came while the tree's end was still under way.
@@ -81,6 +84,7 @@ impl Process {
             detach_at: 0,
             cause: None,
             launching: None,
+            brief: None,
             unmarked: None,
             forget: false,
         }
@@ -91,7 +95,7 @@ impl Process {
     }
 
     pub(super) fn launch_is_stuck(&self, now: u64) -> bool {
-        self.launching.as_ref().is_some_and(|launching| now >= launching.stuck_at)
+        self.launching.as_ref().is_some_and(|launching| launching.is_stuck(now))
     }
 
     pub(super) fn root(&self) -> Root {
@@ -124,10 +128,11 @@ impl Process {
 
     /// Every moment at which this process wants to be looked at.
     pub(super) fn deadlines(&self) -> Vec<u64> {
-        let stuck = self.launching.as_ref().map_or(0, |launching| launching.stuck_at);
+        let launch = self.launching.as_ref().map_or(0, Launching::due);
         let blocked = if self.streams.iter().any(|end| end.blocked) { self.log.due().unwrap_or(0) } else { 0 };
         let (limit, detach) = if self.pid == 0 { (0, 0) } else { (self.time_limit_at, self.detach_at) };
-        [stuck, blocked, self.kill_at, limit, detach].into_iter().filter(|at| *at != 0).collect()
+        let tell = self.brief.as_ref().map_or(0, |brief| brief.tell_at);
+        [launch, tell, blocked, self.kill_at, limit, detach].into_iter().filter(|at| *at != 0).collect()
     }
 
     pub(super) fn held(&self) -> Held {
@@ -159,6 +164,14 @@ impl Holder {
             None => process.streams.push(end),
         }
         process.count_streams();
+    }
+
+    /// A program that lasts gets pipes with room for a burst.
+    pub(super) fn widen_pipes(&self, key: u64) {
+        let streams = self.processes.get(&key).map(|process| process.streams.as_slice()).unwrap_or_default();
+        for end in streams.iter().filter(|end| end.stream != Stream::Terminal) {
+            end.fd.iter().for_each(|fd| crate::spawn::widen(fd.as_fd()));
+        }
     }
 
     /// Moves what a descriptor has into its log.
@@ -193,6 +206,7 @@ impl Holder {
         if process.log.take_waiting() | process.log.take_due() || blocked {
             self.wake(key);
         }
+        self.tell_if_it_prints_much(key);
     }
 
     /// A reader moved its hold.
@@ -222,7 +236,7 @@ impl Holder {
 
     /// A command ended: take what it had written, then say so.
     pub(super) fn exited(&mut self, key: u64, status: Result<u8, u8>) {
-        self.gate_closed(key);
+        self.launched(key, false);
         let oom = status == Err(9) && self.was_out_of_memory(key);
         let Some(process) = self.processes.get_mut(&key) else { return };
         if process.pid == 0 {
@@ -235,10 +249,14 @@ impl Holder {
             None if oom => Cause::OutOfMemory,
             None => Cause::Itself,
         };
-        process.log.set_exit(status, cause, clock::wall_ms());
-        process.log.take_waiting();
         process.pid = 0;
         process.input = None;
+        if self.end_brief(key, status, cause) {
+            return;
+        }
+        let Some(process) = self.processes.get_mut(&key) else { return };
+        process.log.set_exit(status, cause, clock::wall_ms());
+        process.log.take_waiting();
         self.rearm(key);
         self.wake(key);
         self.forget_if_over(key);

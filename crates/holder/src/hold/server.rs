@@ -18,7 +18,7 @@ use super::say::say;
 use super::signals::signal;
 use crate::clock;
 use crate::spawn::{self, Inherited, Launch};
-use crate::wire::{Done, Socket, Spawn, SpawnFailed, ToServer};
+use crate::wire::{Done, Over, Socket, Spawn, SpawnFailed, ToServer};
 
 /// A new server must be ready by then, else it is killed.
 pub(super) const READY_MS: u64 = 5_000;
@@ -87,6 +87,7 @@ pub(super) enum Note {
     Spawned { request: u32, key: u64 },
     SpawnFailed(SpawnFailed),
     Done(Done),
+    Over(Over),
     Say(ToServer),
 }
 

@@ -7,36 +7,35 @@ use crate::log::{Beginning, LogWriter};
 
 #[derive(Default)]
 pub(super) struct SpareLog {
-    spare: Option<Spare>,
+    spare: Option<LogWriter>,
     /// Sizes of the last one that was asked for: the next process is most likely like it.
     wanted: Option<(u64, u64)>,
-}
-
-struct Spare {
-    budget: u64,
-    reserve: u64,
-    log: LogWriter,
 }
 
 impl SpareLog {
     /// The spare one, if it is of these sizes.
     pub(super) fn take(&mut self, budget: u64, reserve: u64, beginning: Beginning) -> Option<LogWriter> {
         self.wanted = Some((budget, reserve));
-        let fits = |spare: &mut Spare| (spare.budget, spare.reserve) == (budget, reserve);
         if beginning != Beginning::default() {
             return None;
         }
-        self.spare.take_if(fits).map(|spare| spare.log)
+        self.spare.take_if(|spare| spare.is_for(budget, reserve))
+    }
+
+    /// A log that nobody but the holder has ever known.
+    pub(super) fn take_back(&mut self, log: LogWriter) {
+        if self.spare.is_none() {
+            log.begin_again();
+            self.spare = Some(log);
+        }
     }
 
     /// Makes one unless it is there.
     pub(super) fn make(&mut self) {
         let Some((budget, reserve)) = self.wanted else { return };
-        let there = self.spare.as_ref().is_some_and(|spare| (spare.budget, spare.reserve) == (budget, reserve));
-        if !there {
+        if self.spare.as_ref().is_none_or(|spare| !spare.is_for(budget, reserve)) {
             // Without descriptors or memory there is none, and whoever needs a log learns why.
-            self.spare =
-                LogWriter::create(budget, reserve, Beginning::default()).ok().map(|log| Spare { budget, reserve, log });
+            self.spare = LogWriter::create(budget, reserve, Beginning::default()).ok();
         }
     }
 }

@@ -81,6 +81,7 @@ impl Holder {
             },
             Note::SpawnFailed(failed) => server.socket.send(&ToServer::SpawnFailed(failed.clone()).encode(), &[]),
             Note::Done(done) => server.socket.send(&ToServer::Done(done.clone()).encode(), &[]),
+            Note::Over(over) => server.socket.send(&ToServer::Over(over.clone()).encode(), &[]),
             Note::Say(message) => server.socket.send(&message.encode(), &[]),
         }
     }

@@ -59,11 +59,17 @@ impl LogWriter {
         ftruncate(&file, sizes.file_len() as u64)?;
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let map = Map::new(file.as_fd(), sizes.file_len())?;
+        let log = Self { map, file, sizes };
+        log.begin(beginning);
+        Ok(log)
+    }
+
+    fn begin(&self, beginning: Beginning) {
         for (at, value) in [
-            (AT_CAPACITY, sizes.capacity),
-            (AT_MARK_SLOTS, sizes.mark_slots),
-            (AT_BUDGET, sizes.budget),
-            (AT_RESERVE, sizes.reserve),
+            (AT_CAPACITY, self.sizes.capacity),
+            (AT_MARK_SLOTS, self.sizes.mark_slots),
+            (AT_BUDGET, self.sizes.budget),
+            (AT_RESERVE, self.sizes.reserve),
             (AT_HEAD, beginning.offset),
             (AT_TAIL, beginning.offset),
             (AT_MARKS, beginning.mark),
@@ -73,9 +79,20 @@ impl LogWriter {
             (AT_GENERATION, 1),
             (AT_MAGIC, MAGIC),
         ] {
-            map.word(at).store(value, SeqCst);
+            self.word(at).store(value, SeqCst);
         }
-        Ok(Self { map, file, sizes })
+    }
+
+    /// As if it had just been made. Only for a log that nobody else has ever been given.
+    pub fn begin_again(&self) {
+        for at in (0..PAGE).step_by(size_of::<u64>()) {
+            self.word(at).store(0, Relaxed);
+        }
+        self.begin(Beginning::default());
+    }
+
+    pub fn is_for(&self, budget: u64, reserve: u64) -> bool {
+        self.sizes == Sizes::for_budget(budget, reserve)
     }
 
     /// Takes up a log again after the holder replaced itself.
@@ -95,6 +112,29 @@ impl LogWriter {
 
     pub fn head(&self) -> u64 {
         self.word(AT_HEAD).load(Relaxed)
+    }
+
+    /// Everything from the first byte on, stdout and stderr; `None` when that is more than `most` or not all there.
+    pub fn printed(&self, most: usize) -> Option<(Vec<u8>, Vec<u8>)> {
+        let head = usize::try_from(self.head()).ok().filter(|head| *head <= most)?;
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        if head == 0 {
+            return Some((stdout, stderr));
+        }
+        let mut bytes = vec![0; head];
+        let whole = rustix::io::pread(&self.file, &mut bytes, self.sizes.data_start() as u64) == Ok(head);
+        if !whole || self.word(AT_TAIL).load(Relaxed) > 0 || self.word(AT_MARK_TAIL).load(Relaxed) > 0 {
+            return None;
+        }
+        let marks = self.word(AT_MARKS).load(Relaxed);
+        for mark in 0..marks {
+            let start = self.mark_word(mark).load(Relaxed) as usize;
+            let end = if mark + 1 < marks { self.mark_word(mark + 1).load(Relaxed) as usize } else { head };
+            let stream = Stream::from_u8(self.word(self.mark_at(mark) + 8).load(Relaxed) as u8)?;
+            let to = if stream == Stream::Stderr { &mut stderr } else { &mut stdout };
+            to.extend_from_slice(bytes.get(start..end)?);
+        }
+        Some((stdout, stderr))
     }
 
     /// Reads what `source` has into the ring and publishes it as one marked chunk.
@@ -353,5 +393,32 @@ mod tests {
         // The reader comes and takes the place that was kept for it.
         assert_eq!(reader.take_hold(Token::new(7, 1), 0, true), Some(true), "the writer has to be resumed");
         assert_eq!(Slot::all(&log.map).filter(|slot| slot.held().is_some()).count(), 1);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_was_printed_is_found_again_by_stream(
+            lives in proptest::collection::vec(proptest::collection::vec((proptest::bool::ANY, 1..3000usize), 0..20), 1..4),
+            most in 1..40_000usize,
+        ) {
+            let log = LogWriter::create(64 * 1024, 0, Beginning::default()).unwrap();
+            let (out, program) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).unwrap();
+            for chunks in lives {
+                let mut expected = (Vec::new(), Vec::new());
+                for (number, (is_stderr, len)) in (0u8..).zip(chunks) {
+                    let bytes = vec![number; len];
+                    assert_eq!(rustix::io::write(&program, &bytes), Ok(len));
+                    let stream = if is_stderr { Stream::Stderr } else { Stream::Stdout };
+                    log.record(out.as_fd(), stream);
+                    if is_stderr { &mut expected.1 } else { &mut expected.0 }.extend(bytes);
+                }
+                let fits = expected.0.len() + expected.1.len() <= most;
+                assert_eq!(log.printed(most), fits.then_some(expected));
+                log.expect_reader(7);
+                log.set_exit(Ok(3), Cause::Itself, 5);
+                log.begin_again();
+                assert_eq!((log.head(), log.has_exit(), log.due()), (0, false, None));
+            }
+        }
     }
 }

@@ -18,13 +18,15 @@ const PIPE_BYTES: usize = 256 * 1024;
 
 /// Both ends of a process's standard streams.
 pub struct Ends {
-    /// For descriptors 0, 1 and 2 of the program.
-    program: [ProgramEnd; 3],
+    pub program: ProgramEnds,
     /// What the holder records.
     pub streams: Vec<(OwnedFd, Stream)>,
     /// Where the server writes input; for a terminal the same as the recorded one.
     pub input: Option<OwnedFd>,
 }
+
+/// For descriptors 0, 1 and 2 of the program.
+pub struct ProgramEnds([ProgramEnd; 3]);
 
 enum ProgramEnd {
     Own(OwnedFd),
@@ -32,10 +34,9 @@ enum ProgramEnd {
     Null(BorrowedFd<'static>),
 }
 
-impl Ends {
-    /// For descriptors 0, 1 and 2 of the program.
-    pub fn program(&self) -> [BorrowedFd<'_>; 3] {
-        self.program.each_ref().map(|end| match end {
+impl ProgramEnds {
+    pub fn borrow(&self) -> [BorrowedFd<'_>; 3] {
+        self.0.each_ref().map(|end| match end {
             ProgramEnd::Own(fd) => fd.as_fd(),
             ProgramEnd::Null(fd) => *fd,
         })
@@ -49,6 +50,11 @@ pub fn reserve(io: &Io) -> u64 {
 
 pub fn prepare(io: &Io, identity: Option<&Identity>) -> Result<Ends, Errno> {
     if io.is_terminal() { terminal(io, identity) } else { pipes(io) }
+}
+
+/// Pipes that are as the kernel makes them: for programs that hardly print anything more room is not worth its time.
+pub fn widen(stream: BorrowedFd<'_>) {
+    let _ = fcntl_setpipe_size(stream, PIPE_BYTES);
 }
 
 fn pipes(io: &Io) -> Result<Ends, Errno> {
@@ -68,7 +74,7 @@ fn pipes(io: &Io) -> Result<Ends, Errno> {
         streams.push((stderr_read, Stream::Stderr));
         stderr
     };
-    Ok(Ends { program: [stdin, ProgramEnd::Own(stdout), ProgramEnd::Own(stderr)], streams, input })
+    Ok(Ends { program: ProgramEnds([stdin, ProgramEnd::Own(stdout), ProgramEnd::Own(stderr)]), streams, input })
 }
 
 /// Opened once: that takes longer than everything else that a program without input needs here.
@@ -86,7 +92,6 @@ fn nothing() -> Result<ProgramEnd, Errno> {
 
 fn output_pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
     let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-    let _ = fcntl_setpipe_size(&read, PIPE_BYTES);
     set_nonblocking(read.as_fd())?;
     Ok((read, write))
 }
@@ -113,7 +118,7 @@ fn terminal(io: &Io, identity: Option<&Identity>) -> Result<Ends, Errno> {
         let _ = rustix::fs::fchown(&slave, Some(owner), None);
     }
     let [stdin, stdout] = [rustix::io::fcntl_dupfd_cloexec(&slave, 3)?, rustix::io::fcntl_dupfd_cloexec(&slave, 3)?];
-    let program = [stdin, stdout, slave].map(ProgramEnd::Own);
+    let program = ProgramEnds([stdin, stdout, slave].map(ProgramEnd::Own));
     let input = rustix::io::fcntl_dupfd_cloexec(&master, 3)?;
     Ok(Ends { program, streams: vec![(master, Stream::Terminal)], input: Some(input) })
 }

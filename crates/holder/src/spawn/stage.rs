@@ -84,6 +84,12 @@ impl Launch {
         self.gate.as_fd()
     }
 
+    /// The child runs in this memory no more: it has executed its program, or ended.
+    pub fn has_left(&self) -> bool {
+        let mut byte = [0u8; 1];
+        matches!(rustix::io::read(&self.gate, &mut byte), Ok(0))
+    }
+
     /// A variable of the program's environment.
     pub fn variable(&self, name: &str) -> Option<&[u8]> {
         entries(&self.stage.environment)
@@ -102,9 +108,7 @@ impl Launch {
 /// Forgetting a launch whose child still runs in this memory would pull the stage from under it.
 impl Drop for Launch {
     fn drop(&mut self) {
-        let mut byte = [0u8; 1];
-        let closed = matches!(rustix::io::read(&self.gate, &mut byte), Ok(0));
-        if !closed {
+        if !self.has_left() {
             // Stuck since before its exec: let the little memory go with it.
             std::mem::forget(std::mem::take(&mut self.stack));
             let stage = std::mem::replace(&mut self.stage, Box::new(Stage::empty()));

@@ -66,6 +66,8 @@ wire_messages! {
         13 Wake(Vec<u64>),
         /// What became of an upgrade: empty when it went well.
         14 Upgraded(Vec<u8>),
+        /// A brief process has been and is gone.
+        15 Over(Over),
     }
 }
 
@@ -119,6 +121,9 @@ wire_struct! {
         pub wants_cgroup: bool,
         /// Whoever asks will read from the first byte on: the program does not run away from them before they are there.
         pub reader_comes: bool,
+        /// Whoever asks waits for its end: if that comes soon it is told with all that was printed (`Over`), and nothing is
+        /// kept. Otherwise as for any other (`Spawned`), a little later.
+        pub brief: bool,
     }
 }
 
@@ -177,6 +182,21 @@ wire_struct! {
         pub pid: u32,
         pub started_at_ms: u64,
         pub has_input: bool,
+    }
+}
+
+wire_struct! {
+    /// The whole life of a brief process. Nothing is held under its key any more.
+    pub struct Over {
+        pub request: u32,
+        pub key: u64,
+        pub code: u8,
+        /// Not 0: it ended by this signal, and the code does not count.
+        pub signal: u8,
+        pub cause: u8,
+        pub exited_at_ms: u64,
+        pub stdout: Vec<u8>,
+        pub stderr: Vec<u8>,
     }
 }
 
@@ -373,6 +393,7 @@ mod tests {
             milli_cpus: 1500,
             wants_cgroup: true,
             reader_comes: true,
+            brief: true,
         }
     }
 
@@ -400,7 +421,7 @@ mod tests {
 
     #[test]
     fn a_message_of_an_older_peer_lacks_its_last_fields() {
-        let bytes = resized(|bytes| bytes.truncate(bytes.len() - 66));
+        let bytes = resized(|bytes| bytes.truncate(bytes.len() - 67));
         let Some(ToHolder::Spawn(older)) = ToHolder::decode(&bytes) else { panic!("refused") };
         assert_eq!((older.log_budget, older.time_limit_at), (0, 0));
         assert_eq!(older.log_beginning(), Beginning::default());

@@ -28,7 +28,7 @@ mod message;
 mod socket;
 
 pub use message::{
-    Arm, Conclude, Done, End, Held, Identity, Io, Limit, Reach, Record, Signal, Spawn, SpawnFailed, SpawnStage,
+    Arm, Conclude, Done, End, Held, Identity, Io, Limit, Over, Reach, Record, Signal, Spawn, SpawnFailed, SpawnStage,
     Spawned, ToHolder, ToServer, Welcome,
 };
 pub use socket::{Received, Socket};
