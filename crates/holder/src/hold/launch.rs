@@ -13,7 +13,7 @@ use super::server::Note;
 use super::signals::signal;
 use crate::clock;
 use crate::log::{LogWriter, Stream};
-use crate::spawn::{self, Launch, ProgramEnds};
+use crate::spawn::{self, Ends, Launch, ProgramEnds};
 use crate::tree::{self, Root, cgroup};
 use crate::wire::{Spawn, SpawnFailed, SpawnStage};
 
@@ -28,6 +28,7 @@ pub(super) struct Launching {
     stuck_at: u64,
     /// Of a brief one whose gate is not watched: when to look whether it has closed.
     look_at: u64,
+    /// Not recorded before its program can write to them, unless nobody hears of that.
     streams: Vec<(OwnedFd, Stream)>,
     input: Option<OwnedFd>,
     time_limit_at: u64,
@@ -36,6 +37,23 @@ pub(super) struct Launching {
 }
 
 impl Launching {
+    fn new(launch: Launch, asker: Asker, spawn: &Spawn, ends: Ends, unwatched: bool) -> Self {
+        let now = clock::boot_ms();
+        // Its time limit counts only from then on.
+        let limit = if spawn.time_limit_at == 0 { u64::MAX } else { spawn.time_limit_at };
+        Self {
+            launch,
+            asker,
+            generation: spawn.generation,
+            stuck_at: now + STUCK_MS,
+            look_at: if unwatched { limit.min(now + UNTOLD_MS) } else { 0 },
+            streams: ends.streams,
+            input: ends.input,
+            time_limit_at: spawn.time_limit_at,
+            program: spawn.brief.then_some(ends.program),
+        }
+    }
+
     /// The next moment at which something must be done about it.
     pub(super) fn due(&self) -> u64 {
         if self.look_at == 0 { self.stuck_at } else { self.look_at }
@@ -135,20 +153,8 @@ impl Holder {
             }
         };
         self.pids.insert(launch.pid, key);
-        let now = clock::boot_ms();
-        // Its time limit counts only from then on.
-        let look_at = (now + UNTOLD_MS).min(if spawn.time_limit_at == 0 { u64::MAX } else { spawn.time_limit_at });
-        let launching = Launching {
-            launch,
-            asker: Asker { epoch, request: spawn.request },
-            generation: spawn.generation,
-            stuck_at: now + STUCK_MS,
-            look_at: if unwatched { look_at } else { 0 },
-            streams: if unwatched { Vec::new() } else { std::mem::take(&mut ends.streams) },
-            input: ends.input,
-            time_limit_at: spawn.time_limit_at,
-            program: spawn.brief.then_some(ends.program),
-        };
+        let streams = if unwatched { std::mem::take(&mut ends.streams) } else { Vec::new() };
+        let launching = Launching::new(launch, Asker { epoch, request: spawn.request }, &spawn, ends, unwatched);
         self.timers.arm(launching.due(), key);
         if let Some(process) = self.processes.get_mut(&key) {
             // Without a new one the old one stays: something of the generation before still lives in it.
@@ -157,7 +163,7 @@ impl Holder {
             process.forget = false;
             process.launching = Some(launching);
         }
-        for (fd, stream) in ends.streams {
+        for (fd, stream) in streams {
             self.add_stream(key, fd, stream);
         }
         Ok(())

@@ -3,7 +3,7 @@
 //! ```text
 //!            epoll
 //!   streams ──┐      ┌─▶ record: descriptor → log            (process.rs)
-//!   gates   ──┤      ├─▶ launched or failed                  (launch.rs)
+//!   gates   ──┤      ├─▶ launched or failed                  (launch.rs); told at once, or at the end (brief.rs)
 //!   signals ──┼─loop─┼─▶ reap, upgrade, shut down            (signals.rs, upgrade.rs, shutdown.rs)
 //!   servers ──┤      ├─▶ packets to and fro                  (talk.rs), of which
 //!             │      │     commands of the one that serves   (command.rs)
