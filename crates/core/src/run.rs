@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::core::{Core, request_hash};
 use crate::log::{Cursor, Flow, Item, Log, Start, StreamFilter};
-use crate::process::{Idempotency, IfTagExists, OnTimeout, Process, Spec, StdinMode, exit_of};
+use crate::process::{Idempotency, IfTagExists, OnTimeout, Process, Spec, StdinMode};
 use crate::services::Services;
 use crate::table::Reserved;
 use crate::{Error, Result, lock};
@@ -61,7 +61,7 @@ pub struct RunResult {
 
 impl RunResult {
     fn of(process_id: &str, over: Over, cap: usize, took: Duration) -> Self {
-        let exit = exit_of(&over);
+        let exit = over.exit();
         let Over { mut stdout, mut stderr, .. } = over;
         let (stdout_truncated, stderr_truncated) = (stdout.len() > cap, stderr.len() > cap);
         stdout.truncate(cap);
@@ -149,7 +149,7 @@ impl Core {
             (None, OnTimeout::Kill) => None,
         };
         match owned {
-            Some(owned) => self.await_own(process, owned, cap, patience).await,
+            Some(owned) => self.await_own(process, owned, begun, cap, patience).await,
             None => self.await_shared(process, cap, patience).await,
         }
     }
@@ -207,10 +207,12 @@ impl Core {
         &self,
         process: Arc<Process>,
         owned: OwnRun,
+        begun: Instant,
         cap: usize,
         patience: Option<u64>,
     ) -> Result<RunOutcome> {
         let mut collector = Collector::new(&process, cap, Flow::Lossless)?;
+        collector.begun = begun;
         let finished = tokio::select! {
             finished = within(patience, collector.run()) => finished,
             () = self.services.link.until_gone() => return Err(Error::holder_gone()),

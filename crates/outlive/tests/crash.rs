@@ -276,41 +276,47 @@ fn upgrades_in_a_loop_lose_nothing() {
     assert_eq!(outlive.get("/v1/health").json["serverRestarts"], 0, "an upgrade is not a death");
 }
 
+/// Each run leaves a byte in its file: what was answered has happened, what was refused has not.
 #[test]
 fn runs_are_answered_while_servers_and_the_holder_are_replaced() {
     let outlive = Outlive::start();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let runners: Vec<_> = ["true", "echo x; echo y >&2", "sleep 0.03; echo z"]
-            .map(|line| {
-                let (outlive, over) = (&outlive, &over);
-                scope.spawn(move || {
-                    let mut count = 0;
-                    while !over.load(SeqCst) {
-                        let spec = json!({ "command": line, "shell": true }).to_string();
-                        let headers = [("content-type", "application/json")];
-                        let sent =
-                            outlive.http().try_send("POST", "/v1/processes/run", &headers, Some(spec.as_bytes()));
-                        // A server that has given up its office can start nothing for who was connected to it.
-                        let Ok(answer) = sent else { continue };
-                        if answer.status == 503 && answer.code() == "being_replaced" {
-                            continue;
-                        }
-                        assert_eq!((answer.status, &answer.json["exitCode"]), (200, &json!(0)), "{}", answer.text());
-                        count += 1;
+        let runners = [("a", "true"), ("b", "echo x; echo y >&2"), ("c", "sleep 0.03; echo z")].map(|(name, line)| {
+            let (outlive, over) = (&outlive, &over);
+            scope.spawn(move || {
+                let file = outlive.dir.path().join(name);
+                let spec =
+                    json!({ "command": format!("printf . >>{}; {line}", file.display()), "shell": true }).to_string();
+                let (mut answered, mut cut_off) = (0, 0);
+                while !over.load(SeqCst) {
+                    let headers = [("content-type", "application/json")];
+                    let Ok(answer) =
+                        outlive.http().try_send("POST", "/v1/processes/run", &headers, Some(spec.as_bytes()))
+                    else {
+                        // Whether it was begun nobody can say.
+                        cut_off += 1;
+                        continue;
+                    };
+                    // A server that has given up its office starts nothing for those who were connected to it.
+                    if answer.status == 503 && answer.code() == "being_replaced" {
+                        continue;
                     }
-                    count
-                })
+                    assert_eq!((answer.status, &answer.json["exitCode"]), (200, &json!(0)), "{}", answer.text());
+                    answered += 1;
+                }
+                let happened = std::fs::read(file).unwrap().len();
+                assert!(answered > 0);
+                assert!((answered..=answered + cut_off).contains(&happened), "{happened} of {answered} and {cut_off}");
             })
-            .into_iter()
-            .collect();
+        });
         for round in 0..8 {
             let answer = outlive.post("/v1/upgrade", &json!({}));
             assert_eq!(answer.status, 200, "round {round}: {}", answer.text());
         }
         over.store(true, SeqCst);
         for runner in runners {
-            assert!(runner.join().unwrap() > 0);
+            runner.join().unwrap();
         }
     });
     assert_eq!(outlive.get("/v1/health").json["serverRestarts"], 0);

@@ -38,5 +38,4 @@ pub use spec::{
     EnvMode, IfTagExists, Limits, OnTimeout, Owner, Patch, Pty, RestartMode, RestartPolicy, Source, Spec, StdinMode,
     check_variable,
 };
-pub(crate) use start::exit_of;
 pub(crate) use user::User;

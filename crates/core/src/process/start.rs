@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use outlive_holder::log::{Cause, Exit, Stream};
+use outlive_holder::log::{Cause, Stream};
 use outlive_holder::wire::Over;
 
 use super::launch::Plan;
@@ -142,7 +142,7 @@ impl Process {
         }
     }
 
-    /// Whether all descriptors of a sink are recorded, and none of them has over.
+    /// Whether all descriptors of a sink are recorded, and none of them has ended.
     pub(crate) fn has_all_streams(&self) -> bool {
         self.log().is_ok_and(|log| log.ring().is_some_and(|ring| ring.open_streams() == Some(SINK_STREAMS)))
     }
@@ -190,7 +190,7 @@ impl Process {
     fn began_and_ended(&self, over: &Over) {
         let mut inner = lock(&self.inner);
         inner.is_held = false;
-        self.exited(&mut inner, exit_of(over));
+        self.exited(&mut inner, over.exit());
         drop(inner);
         self.changed.notify_waiters();
     }
@@ -209,16 +209,5 @@ impl Process {
         self.give_back_slot(&inner);
         drop(inner);
         self.changed.notify_waiters();
-    }
-}
-
-/// Of a process that never had a log, and so only one life.
-pub(crate) fn exit_of(over: &Over) -> Exit {
-    Exit {
-        generation: 1,
-        status: if over.signal == 0 { Ok(over.code) } else { Err(over.signal) },
-        cause: Cause::from_u8(over.cause).unwrap_or(Cause::Itself),
-        offset: (over.stdout.len() + over.stderr.len()) as u64,
-        at_ms: over.exited_at_ms,
     }
 }

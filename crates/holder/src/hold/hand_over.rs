@@ -51,6 +51,8 @@ impl Holder {
         }
         self.timers.arm_housekeeping(until);
         self.timers.arm_housekeeping(own_until);
+        // Its answers do not wait for the ends of programs.
+        self.tell_all();
         for other in retiring {
             self.note_to(other, Note::Say(ToServer::Retire(())));
         }

@@ -2,10 +2,11 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use rustix::io::Errno;
 use rustix::process::Signal;
 
 use super::Holder;
-use super::brief::UNTOLD_MS;
+use super::brief::Untold;
 use super::command::Asker;
 use super::event::Source;
 use super::process::Process;
@@ -13,59 +14,56 @@ use super::server::Note;
 use super::signals::signal;
 use crate::clock;
 use crate::log::{LogWriter, Stream};
-use crate::spawn::{self, Ends, Launch, ProgramEnds};
+use crate::spawn::{self, Launch};
 use crate::tree::{self, Root, cgroup};
 use crate::wire::{Spawn, SpawnFailed, SpawnStage};
 
 /// A child that has not reached its exec by then is given up (a dead mount, usually).
 const STUCK_MS: u64 = 1000;
 
-/// A process whose program has not been executed yet.
+/// A process whose program has not been executed yet, as far as we know.
 pub(super) struct Launching {
     launch: Launch,
     asker: Asker,
     generation: u32,
-    stuck_at: u64,
-    /// Of a brief one whose gate is not watched: when to look whether it has closed.
-    look_at: u64,
-    /// Not recorded before its program can write to them, unless nobody hears of that.
+    started_at_ms: u64,
+    gate: GateWatch,
+    /// Recorded once its gate has closed; of an unwatched one they are recorded from the start.
     streams: Vec<(OwnedFd, Stream)>,
     input: Option<OwnedFd>,
     time_limit_at: u64,
-    /// Of a brief one.
-    program: Option<ProgramEnds>,
+}
+
+/// How we hear that the program was executed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum GateWatch {
+    /// The poll set tells; after this moment the child is stuck.
+    Watched { stuck_at: u64 },
+    /// Not at all, until it ends or is told: only of an untold one.
+    Unwatched,
 }
 
 impl Launching {
-    fn new(launch: Launch, asker: Asker, spawn: &Spawn, ends: Ends, unwatched: bool) -> Self {
-        let now = clock::boot_ms();
-        // Its time limit counts only from then on.
-        let limit = if spawn.time_limit_at == 0 { u64::MAX } else { spawn.time_limit_at };
-        Self {
-            launch,
-            asker,
-            generation: spawn.generation,
-            stuck_at: now + STUCK_MS,
-            look_at: if unwatched { limit.min(now + UNTOLD_MS) } else { 0 },
-            streams: ends.streams,
-            input: ends.input,
-            time_limit_at: spawn.time_limit_at,
-            program: spawn.brief.then_some(ends.program),
+    /// By which its tree is found where marks cannot be set.
+    fn environ_id(&self) -> String {
+        String::from_utf8_lossy(self.launch.variable(tree::ENVIRON_VARIABLE).unwrap_or_default()).into_owned()
+    }
+
+    /// The moment at which it is given up.
+    pub(super) fn stuck_at(&self) -> Option<u64> {
+        match self.gate {
+            GateWatch::Watched { stuck_at } => Some(stuck_at),
+            GateWatch::Unwatched => None,
         }
     }
+}
 
-    /// The next moment at which something must be done about it.
-    pub(super) fn due(&self) -> u64 {
-        if self.look_at == 0 { self.stuck_at } else { self.look_at }
-    }
-
-    pub(super) fn is_stuck(&self, now: u64) -> bool {
-        self.look_at == 0 && now >= self.stuck_at
-    }
-
-    pub(super) fn is_to_be_looked_at(&self, now: u64) -> bool {
-        self.look_at != 0 && now >= self.look_at
-    }
+/// What has become of a child whose gate has closed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Child {
+    Runs,
+    /// And is nobody's number any more.
+    Reaped,
 }
 
 fn confine(path: &std::path::Path, spawn: &Spawn) -> Result<(), (SpawnStage, i32)> {
@@ -95,7 +93,7 @@ impl Holder {
     }
 
     fn try_spawn(&mut self, epoch: u32, spawn: Spawn) -> Result<(), (SpawnStage, i32)> {
-        let prepare = |errno: rustix::io::Errno| (SpawnStage::Prepare, errno.raw_os_error());
+        let prepare = |errno: Errno| (SpawnStage::Prepare, errno.raw_os_error());
         let failed = |error: std::io::Error| (SpawnStage::Prepare, error.raw_os_error().unwrap_or(libc::EIO));
         let key = spawn.key;
         let restart = match self.processes.get(&key) {
@@ -106,7 +104,7 @@ impl Holder {
         if self.stopping.is_some() {
             return Err((SpawnStage::Refused, libc::ESHUTDOWN));
         }
-        let mut ends = spawn::prepare(&spawn.io, spawn.identity.as_ref()).map_err(prepare)?;
+        let ends = spawn::prepare(&spawn.io, spawn.identity.as_ref()).map_err(prepare)?;
         if !restart {
             let reserve = spawn::reserve(&spawn.io);
             let log = match self.spare_log.take(spawn.log_budget, reserve, spawn.log_beginning()) {
@@ -128,11 +126,14 @@ impl Holder {
         let launched = confined.and_then(|()| {
             spawn::launch(&spawn, ends.program.borrow(), procs.as_ref().map(AsFd::as_fd), &self.inherited, true)
         });
-        // Of a brief one nobody has to hear that its program was executed, unless something must be done to it then.
-        let unwatched = spawn.brief && self.inherited.oom_score.is_none();
-        let watched =
-            |launch: &Launch| if unwatched { Ok(()) } else { self.poll.add(launch.gate(), Source::Gate { key }) };
-        let launched = launched.and_then(|launch| match watched(&launch) {
+        // Of an untold one nobody has to hear that its program was executed, unless something must be done to it then.
+        let untold = spawn.brief && self.is_serving(epoch);
+        let gate = if untold && self.inherited.oom_score.is_none() {
+            GateWatch::Unwatched
+        } else {
+            GateWatch::Watched { stuck_at: clock::boot_ms() + STUCK_MS }
+        };
+        let launched = launched.and_then(|launch| match self.watch(&launch, gate, key) {
             Ok(()) => Ok(launch),
             Err(errno) => {
                 // Nobody would hold it.
@@ -153,45 +154,61 @@ impl Holder {
             }
         };
         self.pids.insert(launch.pid, key);
-        let streams = if unwatched { std::mem::take(&mut ends.streams) } else { Vec::new() };
-        let launching = Launching::new(launch, Asker { epoch, request: spawn.request }, &spawn, ends, unwatched);
-        self.timers.arm(launching.due(), key);
+        let asker = Asker { epoch, request: spawn.request };
+        let (streams, later) = match gate {
+            GateWatch::Unwatched => (ends.streams, Vec::new()),
+            GateWatch::Watched { .. } => (Vec::new(), ends.streams),
+        };
         if let Some(process) = self.processes.get_mut(&key) {
             // Without a new one the old one stays: something of the generation before still lives in it.
             process.cgroup = cgroup.or(process.cgroup.take());
             // A `Forget` that still waits was meant for the generation before.
             process.forget = false;
-            process.launching = Some(launching);
+            process.untold = untold.then(|| Untold::new(asker, spawn.time_limit_at, ends.program));
+            process.launching = Some(Launching {
+                launch,
+                asker,
+                generation: spawn.generation,
+                started_at_ms: clock::wall_ms(),
+                gate,
+                streams: later,
+                input: ends.input,
+                time_limit_at: spawn.time_limit_at,
+            });
         }
         for (fd, stream) in streams {
             self.add_stream(key, fd, stream);
         }
+        self.rearm(key);
         Ok(())
     }
 
-    /// A gate that was not watched: has it closed? From now on it is watched.
-    pub(super) fn look_at_gate(&mut self, key: u64) {
-        let Some(launching) = self.processes.get_mut(&key).and_then(|process| process.launching.as_mut()) else {
-            return;
-        };
-        if launching.launch.has_left() {
-            self.gate_closed(key);
+    fn watch(&self, launch: &Launch, gate: GateWatch, key: u64) -> Result<(), Errno> {
+        match gate {
+            GateWatch::Watched { .. } => self.poll.add(launch.gate(), Source::Gate { key }),
+            GateWatch::Unwatched => Ok(()),
+        }
+    }
+
+    /// From now on the gate is watched, unless it has closed.
+    pub(super) fn watch_gate(&mut self, key: u64) {
+        let process = self.processes.get_mut(&key);
+        let Some(launching) = process.and_then(|process| process.launching.as_mut()) else { return };
+        if launching.gate != GateWatch::Unwatched {
             return;
         }
-        if std::mem::take(&mut launching.look_at) != 0
-            && self.poll.add(launching.launch.gate(), Source::Gate { key }).is_err()
-        {
+        if launching.launch.has_left() {
+            self.launched(key, Child::Runs);
+            return;
+        }
+        launching.gate = GateWatch::Watched { stuck_at: clock::boot_ms() + STUCK_MS };
+        if self.poll.add(launching.launch.gate(), Source::Gate { key }).is_err() {
             self.give_up_launch(key);
         }
     }
 
     /// The child has executed its program, or failed to.
-    pub(super) fn gate_closed(&mut self, key: u64) {
-        self.launched(key, true);
-    }
-
-    /// As [`gate_closed`](Self::gate_closed), of one that has been reaped since if it does not run.
-    pub(super) fn launched(&mut self, key: u64, runs: bool) {
+    pub(super) fn launched(&mut self, key: u64, child: Child) {
         let Some(process) = self.processes.get_mut(&key) else { return };
         // Out of the poll set with its last descriptor, at the end of this.
         let Some(launching) = process.launching.take() else { return };
@@ -202,34 +219,31 @@ impl Holder {
             self.hand_over_launched(key);
             return;
         }
-        if runs {
+        if child == Child::Runs {
             // Not before: until its exec it shares our memory, and the kernel would change our own score with it.
             self.inherited.restore_oom_score(launching.launch.pid);
         }
         process.pid = launching.launch.pid;
         process.last_pid = process.pid;
         process.generation = launching.generation;
-        process.started_at_ms = clock::wall_ms();
+        process.started_at_ms = launching.started_at_ms;
         process.time_limit_at = launching.time_limit_at;
         process.kill_at = 0;
         process.detach_at = 0;
         process.cause = None;
+        process.unmarked = match child {
+            Child::Runs if tree::mark::key_of(process.pid) == Some(key) => None,
+            Child::Runs => Some(Root::of(process.pid, key, &launching.environ_id())),
+            // Whether it had its mark can no longer be asked.
+            Child::Reaped => Some(Root { environ_id: Some(launching.environ_id()), ..Root::marked(key) }),
+        };
         process.input = launching.input;
-        // Of a brief one that is over nobody asks for the rest of its tree.
-        let found = !runs && launching.program.is_some() || tree::mark::key_of(process.pid) == Some(key);
-        process.unmarked = (!found).then(|| {
-            let id = launching.launch.variable(tree::ENVIRON_VARIABLE).unwrap_or_default();
-            Root::of(process.pid, key, &String::from_utf8_lossy(id))
-        });
         process.log.begin_generation(launching.generation);
         for (fd, stream) in launching.streams {
             self.add_stream(key, fd, stream);
         }
-        if let Some(program) = launching.program {
-            self.begin_brief(key, launching.asker, program);
-        } else {
-            self.widen_pipes(key);
-            self.note_to(launching.asker.epoch, Note::Spawned { request: launching.asker.request, key });
+        if self.processes.get(&key).is_some_and(|process| process.untold.is_none()) {
+            self.say_spawned(key, launching.asker);
         }
         self.rearm(key);
         self.hand_over_launched(key);

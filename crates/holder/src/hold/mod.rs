@@ -46,6 +46,7 @@ pub use state::{Initial, Settings};
 use self::cgroups::LeftCgroups;
 use self::command::Errand;
 use self::event::{Poll, Source};
+use self::launch::Child;
 use self::process::Process;
 use self::server::Server;
 use self::shutdown::Stopping;
@@ -72,7 +73,7 @@ pub(crate) struct Holder {
     processes: HashMap<u64, Process>,
     spare_log: SpareLog,
     /// Brief processes that are over: what they leave is cleared away when their ends have been told.
-    over: Vec<Process>,
+    to_clear_away: Vec<Process>,
     /// Children that are commands; everything else that is reaped was an orphan.
     pids: HashMap<i32, u64>,
     kept: BTreeMap<Vec<u8>, OwnedFd>,
@@ -129,7 +130,7 @@ impl Holder {
             for source in events.drain(..) {
                 match source {
                     Source::Stream { key, index } => self.record(key, index),
-                    Source::Gate { key } => self.gate_closed(key),
+                    Source::Gate { key } => self.launched(key, Child::Runs),
                     Source::Server { epoch } => self.server_readable(epoch),
                     Source::Signals => reap |= self.take_signals(),
                     Source::Killer => self.killer_finished(),

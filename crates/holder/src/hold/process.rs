@@ -2,18 +2,19 @@
 //!
 //! ```text
 //!  spawn ─▶ launching ─gate closed─▶ running ─reaped, drained─▶ exited ─forget─▶ gone
-//!              │ failed / stuck > 1 s                             │ spawn with the next generation
-//!              └─▶ gone (or exited again, if it was a restart)    └─▶ launching
+//!              │ failed / stuck > 1 s       │ untold (brief.rs)  │ spawn with the next generation
+//!              └─▶ gone (or exited again,   └─▶ gone             └─▶ launching
+//!                        if it was a restart)
 //! ```
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use super::Holder;
-use super::brief::Brief;
+use super::brief::Untold;
 use super::command::{Asker, Errand};
 use super::event::{Poll, Source};
-use super::launch::Launching;
+use super::launch::{Child, Launching};
 use super::setup;
 use crate::clock;
 use crate::log::{Cause, LogWriter, Recorded, Stream};
@@ -27,7 +28,7 @@ const TERMINAL_DRAIN_BYTES: usize = 64 * 1024;
 pub(super) struct Process {
     pub(super) key: u64,
     pub(super) generation: u32,
-    /// 0 when there is no running command.
+    /// 0 when there is no running command; while `launching`, one may run without our knowing.
     pub(super) pid: i32,
     /// The same, but stays when the command has ended: others may know it by nothing else.
     pub(super) last_pid: i32,
@@ -42,8 +43,7 @@ pub(super) struct Process {
     /// Why it is being ended, once somebody asked for it.
     pub(super) cause: Option<Cause>,
     pub(super) launching: Option<Launching>,
-    /// Nobody has been told that it runs.
-    pub(super) brief: Option<Brief>,
+    pub(super) untold: Option<Untold>,
     /// How to find the tree where marks cannot be set (some sandboxes lack that limit).
     pub(super) unmarked: Option<Root>,
     /// `Forget` came while the tree's end was still under way.
@@ -84,7 +84,7 @@ impl Process {
             detach_at: 0,
             cause: None,
             launching: None,
-            brief: None,
+            untold: None,
             unmarked: None,
             forget: false,
         }
@@ -95,7 +95,7 @@ impl Process {
     }
 
     pub(super) fn launch_is_stuck(&self, now: u64) -> bool {
-        self.launching.as_ref().is_some_and(|launching| launching.is_stuck(now))
+        self.launching.as_ref().and_then(Launching::stuck_at).is_some_and(|at| now >= at)
     }
 
     pub(super) fn root(&self) -> Root {
@@ -128,10 +128,10 @@ impl Process {
 
     /// Every moment at which this process wants to be looked at.
     pub(super) fn deadlines(&self) -> Vec<u64> {
-        let launch = self.launching.as_ref().map_or(0, Launching::due);
+        let launch = self.launching.as_ref().and_then(Launching::stuck_at).unwrap_or(0);
         let blocked = if self.streams.iter().any(|end| end.blocked) { self.log.due().unwrap_or(0) } else { 0 };
         let (limit, detach) = if self.pid == 0 { (0, 0) } else { (self.time_limit_at, self.detach_at) };
-        let tell = self.brief.as_ref().map_or(0, |brief| brief.tell_at);
+        let tell = self.untold.as_ref().map_or(0, |untold| untold.tell_at);
         [launch, tell, blocked, self.kill_at, limit, detach].into_iter().filter(|at| *at != 0).collect()
     }
 
@@ -202,11 +202,14 @@ impl Holder {
                 process.count_streams();
             }
         }
+        let prints_much = process.prints_much_untold();
         // A full ring wakes even the readers that sleep until the exit: they hold it.
         if process.log.take_waiting() | process.log.take_due() || blocked {
             self.wake(key);
         }
-        self.tell_if_it_prints_much(key);
+        if prints_much {
+            self.tell(key);
+        }
     }
 
     /// A reader moved its hold.
@@ -236,7 +239,7 @@ impl Holder {
 
     /// A command ended: take what it had written, then say so.
     pub(super) fn exited(&mut self, key: u64, status: Result<u8, u8>) {
-        self.launched(key, false);
+        self.launched(key, Child::Reaped);
         let oom = status == Err(9) && self.was_out_of_memory(key);
         let Some(process) = self.processes.get_mut(&key) else { return };
         if process.pid == 0 {
@@ -251,7 +254,7 @@ impl Holder {
         };
         process.pid = 0;
         process.input = None;
-        if self.end_brief(key, status, cause) {
+        if self.end_untold(key, status, cause) {
             return;
         }
         let Some(process) = self.processes.get_mut(&key) else { return };
@@ -306,12 +309,15 @@ impl Holder {
         })
     }
 
+    /// Not by closing alone: a child that was just cloned may have them too.
+    pub(super) fn leave_poll(&self, process: &Process) {
+        process.streams.iter().filter_map(|end| end.fd.as_ref()).for_each(|fd| self.poll.remove(fd));
+    }
+
     pub(super) fn remove(&mut self, key: u64) {
         let Some(process) = self.processes.remove(&key) else { return };
         self.timers.disarm(key);
-        for fd in process.streams.iter().filter_map(|end| end.fd.as_ref()) {
-            self.poll.remove(fd);
-        }
+        self.leave_poll(&process);
         if let Some(path) = process.cgroup {
             self.remove_cgroup(path);
         }

@@ -38,6 +38,8 @@ impl Holder {
         if self.stopping.is_some() {
             return;
         }
+        // So that each is known to run.
+        self.tell_all();
         let kill_at = clock::boot_ms() + self.settings.grace_ms;
         say("stopping: TERM to everything");
         self.stopping = Some(Stopping { kill_at, killed: false, server_until: None, server_gone: false });
@@ -56,7 +58,7 @@ impl Holder {
 
     /// Looks whether the next step of a shutdown has come.
     pub(super) fn stopping_due(&mut self, now: u64) {
-        let all_ended = self.processes.values().all(|process| process.pid == 0);
+        let all_ended = self.processes.values().all(|process| process.pid == 0 && !process.is_launching());
         let Some(stopping) = &mut self.stopping else { return };
         if !stopping.killed && (all_ended || stopping.kill_at <= now) {
             stopping.killed = true;
@@ -94,6 +96,7 @@ impl Holder {
         if self.servers.is_empty()
             && self.stopping.as_ref().is_some_and(|stopping| stopping.server_until.is_some() && stopping.server_gone)
         {
+            self.clear_away();
             let keys: Vec<u64> = self.processes.keys().copied().collect();
             for key in keys {
                 self.remove(key);

@@ -1,7 +1,7 @@
 //! A log that lies ready for the next process.
 //!
-//! It is made when a process was forgotten and not when one was started: a new program often waits for the processor that
-//! the holder is on.
+//! It is that of a brief process which is over, or made when a process was forgotten; not when one was started: a new program
+//! often waits for the processor that the holder is on.
 
 use crate::log::{Beginning, LogWriter};
 
@@ -24,7 +24,8 @@ impl SpareLog {
 
     /// A log that nobody but the holder has ever known.
     pub(super) fn take_back(&mut self, log: LogWriter) {
-        if self.spare.is_none() {
+        let is_wanted = |log: &LogWriter| self.wanted.is_some_and(|(budget, reserve)| log.is_for(budget, reserve));
+        if is_wanted(&log) && !self.spare.as_ref().is_some_and(is_wanted) {
             log.begin_again();
             self.spare = Some(log);
         }

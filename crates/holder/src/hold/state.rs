@@ -226,7 +226,7 @@ impl Holder {
             cgroups: state.settings.use_cgroups.then(Cgroups::probe).flatten(),
             left_cgroups: LeftCgroups::default(),
             spare_log: SpareLog::default(),
-            over: Vec::new(),
+            to_clear_away: Vec::new(),
             settings: state.settings,
             poll,
             signals,

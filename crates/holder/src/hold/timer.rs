@@ -92,17 +92,12 @@ impl Holder {
 
     fn process_due(&mut self, key: u64, now: u64) {
         let Some(process) = self.processes.get_mut(&key) else { return };
-        if process.launching.as_ref().is_some_and(|launching| launching.is_to_be_looked_at(now)) {
-            self.look_at_gate(key);
-            self.tell(key);
-        }
-        let Some(process) = self.processes.get_mut(&key) else { return };
         if process.launch_is_stuck(now) {
             self.give_up_launch(key);
             self.rearm_after(key, now);
             return;
         }
-        if process.brief.as_ref().is_some_and(|brief| now >= brief.tell_at) {
+        if process.untold.as_ref().is_some_and(|untold| now >= untold.tell_at) {
             self.tell(key);
         }
         let Some(process) = self.processes.get_mut(&key) else { return };

@@ -52,7 +52,7 @@ pub fn prepare(io: &Io, identity: Option<&Identity>) -> Result<Ends, Errno> {
     if io.is_terminal() { terminal(io, identity) } else { pipes(io) }
 }
 
-/// Pipes that are as the kernel makes them: for programs that hardly print anything more room is not worth its time.
+/// Room for a burst. Not from the start: for programs that hardly print anything it would not be worth its time.
 pub fn widen(stream: BorrowedFd<'_>) {
     let _ = fcntl_setpipe_size(stream, PIPE_BYTES);
 }

@@ -17,5 +17,5 @@ mod io;
 mod stage;
 mod syscall;
 
-pub use io::{Ends, ProgramEnds, prepare, reserve, widen};
+pub use io::{ProgramEnds, prepare, reserve, widen};
 pub use stage::{Inherited, Launch, launch};

@@ -3,7 +3,7 @@
 //! A process is named by its `key`, a number that the server chose; names that people see are the server's affair.
 
 use super::codec::{Field, Item, wire_messages, wire_struct};
-use crate::log::{Beginning, Cause};
+use crate::log::{Beginning, Cause, Exit};
 
 wire_messages! {
     /// What a server says.
@@ -197,6 +197,19 @@ wire_struct! {
         pub exited_at_ms: u64,
         pub stdout: Vec<u8>,
         pub stderr: Vec<u8>,
+    }
+}
+
+impl Over {
+    /// Of its first life, which was the only one.
+    pub fn exit(&self) -> Exit {
+        Exit {
+            generation: 1,
+            status: if self.signal == 0 { Ok(self.code) } else { Err(self.signal) },
+            cause: Cause::from_u8(self.cause).unwrap_or(Cause::Itself),
+            offset: (self.stdout.len() + self.stderr.len()) as u64,
+            at_ms: self.exited_at_ms,
+        }
     }
 }
 

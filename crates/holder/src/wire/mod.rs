@@ -10,7 +10,7 @@
 //!                          ◀────── Go       all handed over: serve
 //!   Serving ─────────────────────▶          taken up for good (the holder may follow an upgrade)
 //!   Spawn, Signal, End, Arm, … ──▶
-//!                          ◀────── Spawned, SpawnFailed, Done, Wake
+//!                          ◀────── Spawned, Over, SpawnFailed, Done, Wake
 //!                          ◀────── Retire   (upgrade) stop writing and accepting
 //!   Retired ─────────────────────▶          then the new server takes over
 //!                          ◀────── Alone    (to the new one) the retired server is gone
@@ -21,7 +21,8 @@
 //! * Fields are only ever added at the end of a struct, of a nested one too. A decoder takes missing ones as
 //!   zero/empty and skips surplus, so neighbouring versions understand each other; unknown kinds are ignored.
 //! * Descriptors travel beside a message as SCM_RIGHTS. A packet above [`MAX_PACKET`] goes as a sealed memfd.
-//! * Output never travels here: it is in the logs. `Wake` only names the logs that changed.
+//! * Output does not travel here: it is in the logs, and `Wake` only names those that changed. But for the little that a brief
+//!   process has printed, which comes with its end (`Over`).
 
 pub(crate) mod codec;
 mod message;
