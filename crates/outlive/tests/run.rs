@@ -222,6 +222,14 @@ fn a_run_may_have_less_time_than_the_holder_keeps_it_to_itself() {
     }
 }
 
+/// What the holder had kept to itself was missing.
+#[test]
+fn a_run_is_timed_from_its_start() {
+    let outlive = Outlive::start();
+    let took = line(&outlive, "sleep 0.05")["durationMs"].as_u64().unwrap();
+    assert!(took >= 50, "{took} ms");
+}
+
 #[test]
 fn it_answers_when_the_command_ends_though_a_child_holds_the_pipe() {
     let outlive = Outlive::start();
