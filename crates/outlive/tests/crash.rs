@@ -417,7 +417,8 @@ fn a_death_during_the_hand_over_is_followed_by_another_hand_over() {
 
 #[test]
 fn a_death_in_the_middle_of_a_write_loses_nothing() {
-    let outlive = with_trap("mid_write", 40);
+    // However fast the program is: its megabyte is more than ten frames.
+    let outlive = with_trap("mid_write", 10);
     let id = outlive.shell("i=0; while [ $i -lt 100000 ]; do echo line $i; i=$((i+1)); done");
     let reconnects = AtomicU64::new(0);
     let (mut offset, mut all) = (0, Vec::new());

@@ -180,6 +180,7 @@ impl Holder {
             self.add_stream(key, fd, stream);
         }
         self.rearm(key);
+        self.timers.arm_housekeeping(self.give_back.later(clock::boot_ms()));
         Ok(())
     }
 

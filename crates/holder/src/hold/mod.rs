@@ -23,6 +23,7 @@ mod command;
 mod event;
 mod hand_over;
 mod launch;
+mod memory;
 mod process;
 mod say;
 mod self_image;
@@ -47,6 +48,7 @@ use self::cgroups::LeftCgroups;
 use self::command::Errand;
 use self::event::{Poll, Source};
 use self::launch::Child;
+use self::memory::GiveBack;
 use self::process::Process;
 use self::server::Server;
 use self::shutdown::Stopping;
@@ -79,6 +81,7 @@ pub(crate) struct Holder {
     kept: BTreeMap<Vec<u8>, OwnedFd>,
     servers: Vec<Server>,
     timers: Timers,
+    give_back: GiveBack,
     epoch: u32,
     boot_id: u64,
     started_at_ms: u64,

@@ -12,6 +12,7 @@ use rustix::io::FdFlags;
 use super::Holder;
 use super::cgroups::LeftCgroups;
 use super::event::{Poll, Source};
+use super::memory::GiveBack;
 use super::process::{Process, StreamEnd};
 use super::server::{Phase, Server};
 use super::setup;
@@ -239,6 +240,7 @@ impl Holder {
             kept: BTreeMap::new(),
             servers: Vec::new(),
             timers: Timers::default(),
+            give_back: GiveBack::default(),
             epoch: state.epoch,
             boot_id: state.boot_id,
             started_at_ms: state.started_at_ms,

@@ -11,7 +11,7 @@ use super::shutdown::Stopping;
 use crate::clock;
 use crate::log::Cause;
 
-/// Key of moments that concern servers or the shutdown; no process has it.
+/// Key of moments that concern servers, the shutdown or the holder's memory; no process has it.
 const HOUSEKEEPING: u64 = 0;
 
 #[derive(Default)]
@@ -84,8 +84,9 @@ impl Holder {
     fn housekeeping(&mut self, now: u64) {
         self.servers_due(now);
         self.stopping_due(now);
+        self.give_back.give_back_if_due(now);
         let stopping = self.stopping.as_ref().and_then(Stopping::due);
-        for at in self.servers_moments().chain(stopping).collect::<Vec<_>>() {
+        for at in self.servers_moments().chain(stopping).chain(self.give_back.due()).collect::<Vec<_>>() {
             self.timers.arm_housekeeping(at.max(now + 1));
         }
     }
