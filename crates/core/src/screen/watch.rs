@@ -51,11 +51,16 @@ impl Process {
         }
         let process = Arc::clone(self);
         tokio::spawn(async move {
-            match process.keep_up().await {
-                Some((seen, worked)) => {
-                    tokio::time::sleep((worked * RESTS).min(LONGEST_REST)).await;
-                    process.watch_screen_from(seen);
-                }
+            let kept_up = process.keep_up().await;
+            // Who deletes it meanwhile gets its memory back at once.
+            let resting = Arc::downgrade(&process);
+            drop(process);
+            if let Some((_, worked)) = kept_up {
+                tokio::time::sleep((worked * RESTS).min(LONGEST_REST)).await;
+            }
+            let Some(process) = resting.upgrade() else { return };
+            match kept_up {
+                Some((seen, _)) => process.watch_screen_from(seen),
                 None => process.watch_screen(),
             }
             // It may have been there before anybody asked.
