@@ -1,8 +1,8 @@
-// Drives a real browser against live servers, which the checks start themselves.
+// Runs the browser checks. Each check starts its own server.
 
 import { parseArgs } from 'node:util';
-import { names, runAll } from './frame.mjs';
 import { launch } from './chromium.mjs';
+import { names, runAll } from './harness.mjs';
 
 import './checks/foreign_page.mjs';
 import './checks/rebinding.mjs';
@@ -10,17 +10,19 @@ import './checks/allowed_page.mjs';
 import './checks/docs_page.mjs';
 import './checks/console/access.mjs';
 import './checks/console/terminal.mjs';
-import './checks/console/work.mjs';
-import './checks/shown/cloudflare.mjs';
-import './checks/shown/coming_late.mjs';
-import './checks/shown/first_minute.mjs';
-import './checks/shown/flood.mjs';
-import './checks/shown/full_screen.mjs';
-import './checks/shown/looking_on.mjs';
-import './checks/shown/outage.mjs';
-import './checks/shown/server_death.mjs';
-import './checks/shown/strangers.mjs';
-import './checks/shown/together.mjs';
+import './checks/console/panes.mjs';
+import './checks/console/sessions.mjs';
+import './checks/console/share.mjs';
+import './checks/display/cloudflare.mjs';
+import './checks/display/first_steps.mjs';
+import './checks/display/flood.mjs';
+import './checks/display/foreign_sites.mjs';
+import './checks/display/full_screen.mjs';
+import './checks/display/late_attach.mjs';
+import './checks/display/outage.mjs';
+import './checks/display/read_only.mjs';
+import './checks/display/server_kill.mjs';
+import './checks/display/shared_terminal.mjs';
 
 const USAGE = 'usage: node run.mjs --binary PATH_TO_OUTLIVE [--only NAME]... [--list]';
 

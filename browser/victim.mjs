@@ -1,29 +1,30 @@
-// A server with a program on a terminal that nobody has touched, and the proof that it stayed so.
+// A server with a program on a terminal, and assertions that an attack had no effect on it.
 
 import assert from 'node:assert/strict';
 import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Outlive } from './outlive.mjs';
 
-/** Both kinds of server, as arguments. */
+/** Arguments of the servers to attack. */
 export const SERVERS = { token: [], no_token: ['--no-token'] };
 
-/** What the program printed before anything else happened. */
-export const SECRET = 'only for whoever may read this';
+/** The output of the program. */
+export const SECRET = 'only for authorized readers';
 
 export class Victim {
   static async start(t, ...args) {
     const server = await Outlive.start(t, ...args);
-    const marks = join(await t.folder(), 'marks');
-    await mkdir(marks);
-    const victim = new Victim(server, marks);
+    const markers = join(await t.tempDir(), 'markers');
+    await mkdir(markers);
+    const victim = new Victim(server, markers);
     await victim.startProgram();
     return victim;
   }
 
-  constructor(server, marks) {
+  /** `markers`: directory in which a successful attack creates a file named after its vector. */
+  constructor(server, markers) {
     this.server = server;
-    this.marks = marks;
+    this.markers = markers;
   }
 
   async startProgram() {
@@ -49,37 +50,41 @@ export class Victim {
   }
 
   /**
-   * Everything an attacker could have got hold of, however unlikely. `base` is the address that it uses, `redirect` the
-   * beginning of one of its own that leads elsewhere.
+   * Everything that an attacker could know, including leaked credentials. `base`: the address it uses. `redirect`:
+   * prefix of a URL on its own site that redirects to the URL appended to it.
    */
   async target(base, redirect = '') {
     const ticket = async () => (await this.server.call('POST', '/v1/tickets', { processId: this.id })).ticket;
     return {
       base,
       redirect,
-      token: this.server.token ?? 'there-is-none',
+      token: this.server.token ?? 'no-token',
       process: this.id,
       tickets: { connect: await ticket(), 'terminal/ws': await ticket() },
-      marks: this.marks,
+      markers: this.markers,
     };
   }
 
-  /** The ways by which a file was written. */
-  reached() {
-    return readdir(this.marks);
+  /** The vectors that managed to run a command. */
+  successfulVectors() {
+    return readdir(this.markers);
   }
 
   async assertUntouched() {
     const { processes } = await this.server.call('GET', '/v1/processes?all=true');
-    assert.deepEqual(processes.map(({ id }) => id), [this.id], 'no process was started');
+    assert.deepEqual(
+      processes.map(({ id }) => id),
+      [this.id],
+      'no process was started',
+    );
     assert.equal(await this.server.metric('outlive_runs_total'), 0, 'nothing was run');
-    assert.deepEqual(await this.reached(), [], 'no file was written');
+    assert.deepEqual(await this.successfulVectors(), [], 'no file was created');
     const now = await this.info();
     assert.equal(now.status, 'running', 'the program still runs');
     assert.equal(now.lastInputAtMs, undefined, 'nothing was typed');
-    assert.equal(now.lastAttachAtMs, undefined, 'nobody attached');
-    assert.deepEqual(now, this.before, 'nothing about the program has changed');
-    assert.equal(await this.server.metric('outlive_attachments_total'), 0, 'nobody was ever attached');
+    assert.equal(now.lastAttachAtMs, undefined, 'no client attached');
+    assert.deepEqual(now, this.before, 'the process info is unchanged');
+    assert.equal(await this.server.metric('outlive_attachments_total'), 0, 'no client was ever attached');
     assert.equal(await this.output(), `${SECRET}\r\n`, 'the program printed nothing more');
   }
 }

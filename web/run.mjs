@@ -1,5 +1,5 @@
-// Builds the packages, and runs their tests against live servers: node run.mjs --binary PATH [--repaints PATH]
-// The last line is `N passed, M failed`.
+// Builds the packages and runs their tests against live servers: node run.mjs --binary PATH [--repaints PATH]
+// The last line of output is `N passed, M failed`.
 
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -9,86 +9,108 @@ import { run } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { gzipSync } from 'node:zlib';
-import { commandOf } from './reference/program.mjs';
-import { reference } from './reference/reference.mjs';
-import { listed, ranges } from './reference/widths.mjs';
+import { commandFor } from './reference/program.mjs';
+import { checkRepaints } from './reference/reference.mjs';
+import { rangesInServer, rangesInXterm } from './reference/widths.mjs';
 
-/** Of all files of the console together. */
-const MOST_COMPRESSED_BYTES = 200 * 1024;
+/** Limit for all files of the console together, compressed. */
+const MAX_COMPRESSED_BYTES = 200 * 1024;
+/** Fixed, so that every run checks the same cuts: for streams that may differ, chance would decide the result. */
+const SEED = 7;
 
 const { values } = parseArgs({ options: { binary: { type: 'string' }, repaints: { type: 'string' } } });
 if (values.binary) process.env.OUTLIVE_BINARY = values.binary;
-const here = fileURLToPath(new URL('.', import.meta.url));
+const webDir = fileURLToPath(new URL('.', import.meta.url));
 const tally = { passed: 0, failed: 0 };
 
-function check(name, ok, why = '') {
-  tally[ok ? 'passed' : 'failed'] += 1;
-  console.log(ok ? `ok ${name}` : `FAIL ${name}: ${why}`);
+function check(name, isOk, reason = '') {
+  tally[isOk ? 'passed' : 'failed'] += 1;
+  console.log(isOk ? `ok ${name}` : `FAIL ${name}: ${reason}`);
 }
 
-function tool(name, ...args) {
-  const done = spawnSync(join(here, 'node_modules/.bin', name), args, { cwd: here, encoding: 'utf8' });
-  return { ok: done.status === 0, why: (done.stdout + done.stderr).slice(0, 2000) };
+function runTool(name, ...args) {
+  const result = spawnSync(join(webDir, 'node_modules/.bin', name), args, { cwd: webDir, encoding: 'utf8' });
+  return { isOk: result.status === 0, output: (result.stdout + result.stderr).slice(0, 2000) };
 }
 
-/** The server embeds the bundle that is checked in, and is built without Node: it must be what its source gives. */
+/** openapi.ts is generated, and committed so that the packages build without openapi.json. */
+function checkTypes() {
+  const generatedFile = join(webDir, 'client/openapi.fresh.ts');
+  const { isOk, output } = runTool('openapi-typescript', '../openapi.json', '-o', generatedFile);
+  const committed = readFileSync(join(webDir, 'client/src/openapi.ts'), 'utf8');
+  const isSame = isOk && readFileSync(generatedFile, 'utf8') === committed;
+  rmSync(generatedFile, { force: true });
+  check('client_types_match_openapi_json', isSame, output || 'run `npm run types` in web/');
+}
+
+/** The server embeds the committed bundle and is built without Node, so the bundle must match its source. */
 function checkBundle() {
-  const fresh = mkdtempSync(join(tmpdir(), 'outlive-console-'));
-  const done = spawnSync(process.execPath, ['console/build.mjs', fresh], { cwd: here, encoding: 'utf8' });
-  const dist = join(here, 'console/dist');
-  const differing = [...new Set([...readdirSync(dist), ...readdirSync(fresh)])].filter((file) => read(dist, file) !== read(fresh, file));
-  rmSync(fresh, { recursive: true });
-  const why = done.status === 0 ? `run \`npm run build\` in web/ and check in console/dist: ${differing}` : done.stderr.slice(0, 2000);
-  check('the_console_that_is_checked_in_is_that_of_its_source', done.status === 0 && differing.length === 0, why);
+  const freshDir = mkdtempSync(join(tmpdir(), 'outlive-console-'));
+  const build = spawnSync(process.execPath, ['console/build.mjs', freshDir], { cwd: webDir, encoding: 'utf8' });
+  const dist = join(webDir, 'console/dist');
+  const files = new Set([...readdirSync(dist), ...readdirSync(freshDir)]);
+  const differing = [...files].filter((file) => readIfExists(dist, file) !== readIfExists(freshDir, file));
+  rmSync(freshDir, { recursive: true });
+  const isBuilt = build.status === 0;
+  const hint = `run \`npm run build\` in web/ and commit console/dist: ${differing}`;
+  const reason = isBuilt ? hint : build.stderr.slice(0, 2000);
+  check('committed_console_matches_its_source', isBuilt && differing.length === 0, reason);
   const compressed = readdirSync(dist).reduce((sum, file) => sum + gzipSync(readFileSync(join(dist, file))).length, 0);
-  check('the_console_is_small', compressed < MOST_COMPRESSED_BYTES, `${compressed} bytes`);
+  check('console_is_within_its_size_limit', compressed < MAX_COMPRESSED_BYTES, `${compressed} bytes`);
 }
 
-function read(folder, file) {
-  const path = join(folder, file);
+function readIfExists(directory, file) {
+  const path = join(directory, file);
   return existsSync(path) ? readFileSync(path, 'utf8') : undefined;
 }
 
-// The types are generated, and checked in so that the packages build without the document.
-const fresh = join(here, 'client/openapi.fresh.ts');
-const generated = tool('openapi-typescript', '../openapi.json', '-o', fresh);
-const same = generated.ok && readFileSync(fresh, 'utf8') === readFileSync(join(here, 'client/src/openapi.ts'), 'utf8');
-rmSync(fresh, { force: true });
-check('types_are_those_of_the_document', same, generated.why || 'run `npm run types` in web/');
-
-// In the order in which they need each other.
-const packages = ['client', 'xterm-addon', 'console'];
-const compiled = { console: 'checked' };
-const built = packages.every((name) => {
-  rmSync(join(here, name, compiled[name] ?? 'dist'), { recursive: true, force: true });
-  const done = tool('tsc', '-p', `${name}/tsconfig.json`);
-  check(`${name}_builds`, done.ok, done.why);
-  return done.ok;
-});
-
-if (built) {
-  const types = tool('tsc', '-p', 'xterm-addon/test/types/tsconfig.json');
-  check('xterm_addon_fits_the_types_of_the_emulators', types.ok, types.why);
-  checkBundle();
-  const example = join(here, '../examples/collaborative');
-  const installed = spawnSync('npm', ['ci', '--no-audit', '--no-fund'], { cwd: example, encoding: 'utf8' });
-  check('example_installs', installed.status === 0, installed.stderr);
-  const tests = [...packages.map((name) => join(here, name, 'test')), example];
-  const files = tests.flatMap((folder) => readdirSync(folder).filter((name) => name.endsWith('.test.mjs')).map((name) => join(folder, name)));
-  // The event of a file stands for a process that could not be run; those of its tests come by themselves.
+async function runTests(directories) {
+  const files = directories.flatMap((directory) =>
+    readdirSync(directory)
+      .filter((name) => name.endsWith('.test.mjs'))
+      .map((name) => join(directory, name)),
+  );
+  // Passing files also emit an event, in addition to those of their tests. A failing one means that it could not run.
   const isTest = ({ details, name }) => details.type !== 'suite' && !name.endsWith('.mjs');
-  const ended = run({ files, concurrency: true, timeout: 60_000 });
-  ended.on('test:pass', (event) => isTest(event) && check(event.name, true));
-  ended.on('test:fail', (event) => check(event.name, false, String(event.details.error?.cause ?? event.details.error)));
-  for await (const _ of ended);
+  const events = run({ files, concurrency: true, timeout: 60_000 });
+  events.on('test:pass', (event) => isTest(event) && check(event.name, true));
+  events.on('test:fail', (event) =>
+    check(event.name, false, String(event.details.error?.cause ?? event.details.error)),
+  );
+  for await (const _ of events);
 }
 
-check('characters_are_as_wide_as_in_xterm', ranges().join() === listed().join(), 'node reference/widths.mjs prints what belongs into width_table.rs');
-// The same cuts every time: of the streams that may differ now and then, chance would decide. By hand the cuts are others each time.
-const seed = 7;
+checkTypes();
+
+// Ordered by dependency.
+const packages = ['client', 'xterm-addon', 'console'];
+const outputDirs = { console: 'checked' };
+const areBuilt = packages.every((name) => {
+  rmSync(join(webDir, name, outputDirs[name] ?? 'dist'), { recursive: true, force: true });
+  const { isOk, output } = runTool('tsc', '-p', `${name}/tsconfig.json`);
+  check(`${name}_builds`, isOk, output);
+  return isOk;
+});
+
+if (areBuilt) {
+  const { isOk, output } = runTool('tsc', '-p', 'xterm-addon/test/types/tsconfig.json');
+  check('xterm_addon_matches_the_types_of_the_emulators', isOk, output);
+  checkBundle();
+  const example = join(webDir, '../examples/collaborative');
+  const install = spawnSync('npm', ['ci', '--no-audit', '--no-fund'], { cwd: example, encoding: 'utf8' });
+  check('example_installs', install.status === 0, install.stderr);
+  await runTests([...packages.map((name) => join(webDir, name, 'test')), example]);
+}
+
+const areWidthsEqual = rangesInXterm().join() === rangesInServer().join();
+check(
+  'character_widths_match_xterm',
+  areWidthsEqual,
+  'update width_table.rs with the output of node reference/widths.mjs',
+);
 if (values.repaints) {
-  console.log(`seed ${seed}`);
-  await reference({ program: commandOf(values.repaints), seed, report: check });
+  console.log(`seed ${SEED}`);
+  await checkRepaints({ program: commandFor(values.repaints), seed: SEED, report: check });
 }
 console.log(`${tally.passed} passed, ${tally.failed} failed`);
 process.exit(tally.failed === 0 ? 0 : 1);

@@ -1,6 +1,6 @@
-//! The programs that are run and measured: `outlive-bench child NAME …`.
+//! The programs that the workloads run: `outlive-bench child NAME …`.
 //!
-//! Each is as small as possible, and the same one runs below the kernel's own interfaces and below every server.
+//! Each is as small as possible. The raw baseline and every server run the same ones.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -8,48 +8,51 @@ use std::thread;
 use std::time::Duration;
 
 use crate::Result;
-use crate::pattern::{Kind, Pattern};
+use crate::build_log;
+use crate::pattern::{OutputKind, Pattern};
 
-/// Written when a program on a terminal has set its mode: from now on nothing but its output comes out.
+/// Written once a program has set its terminal's mode. Everything after this byte is the program's output.
 pub const READY: u8 = b'!';
-/// Written by `fill` behind its bytes.
+/// Written by `fill` after its bytes.
 pub const FILLED: u8 = b'\n';
 
 const CHUNK_BYTES: usize = 64 * 1024;
 
 pub fn main(arguments: &[String]) -> Result<()> {
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match words[..] {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
         ["echo"] => echo(),
-        ["print", kind, bytes] => print(kind_named(kind)?, bytes.parse()?),
-        ["print-on-terminal", kind, bytes] => print_on_terminal(kind_named(kind)?, bytes.parse()?),
-        ["print-when-told", kind, bytes] => {
+        ["print", kind, bytes] => print(parse_kind(kind)?, bytes.parse()?),
+        ["print-on-terminal", kind, bytes] => print_on_terminal(parse_kind(kind)?, bytes.parse()?),
+        ["print-on-input", kind, bytes] => {
             wait_for_byte()?;
-            print(kind_named(kind)?, bytes.parse()?)
+            print(parse_kind(kind)?, bytes.parse()?)
         }
         ["fill", bytes] => {
-            print(Kind::Raw, bytes.parse()?)?;
+            print(OutputKind::Raw, bytes.parse()?)?;
             io::stdout().write_all(&[FILLED])?;
             io::stdout().flush()?;
             thread::sleep(Duration::from_hours(1));
             Ok(())
         }
+        ["build-log-flood", bytes] => Ok(build_log::flood(bytes.parse()?, &mut UnbufferedStdout)?),
+        ["build-log", bytes, rate] => Ok(build_log::print(bytes.parse()?, Some(rate.parse()?), &mut UnbufferedStdout)?),
         ["drip", count, bytes] => drip(count.parse()?, bytes.parse()?),
-        ["under-callgrind", folder, program, ref arguments @ ..] => {
-            crate::guard::execute_under_callgrind(folder, program, arguments)
+        ["under-callgrind", directory, program, ref program_arguments @ ..] => {
+            crate::guard::execute_under_callgrind(directory, program, program_arguments)
         }
-        _ => Err(format!("no such program: {}", words.join(" ")).into()),
+        _ => Err(format!("unknown child program `{}`", arguments.join(" ")).into()),
     }
 }
 
-fn kind_named(name: &str) -> Result<Kind> {
-    Kind::by_name(name).ok_or_else(|| format!("no such kind of output: {name}").into())
+fn parse_kind(name: &str) -> Result<OutputKind> {
+    OutputKind::from_name(name).ok_or_else(|| format!("unknown kind of output `{name}`").into())
 }
 
-/// Answers every byte with the next one. So an answer cannot be mistaken for the kernel's own echo.
+/// Replies to every byte with the next byte value, so that a reply differs from the terminal's own echo.
 fn echo() -> Result<()> {
     set_terminal(Mode::Raw)?;
-    let (mut input, mut output) = (io::stdin().lock(), Unbuffered);
+    let (mut input, mut output) = (io::stdin().lock(), UnbufferedStdout);
     let mut bytes = [0; 4096];
     loop {
         let count = input.read(&mut bytes)?;
@@ -61,25 +64,25 @@ fn echo() -> Result<()> {
     }
 }
 
-fn print(kind: Kind, bytes: u64) -> Result<()> {
-    Ok(Pattern::written(kind).write(bytes, CHUNK_BYTES, &mut Unbuffered)?)
+fn print(kind: OutputKind, bytes: u64) -> Result<()> {
+    Ok(Pattern::as_written(kind).write(bytes, CHUNK_BYTES, &mut UnbufferedStdout)?)
 }
 
-/// So many pieces, each on its own.
+/// Prints `count` chunks of `bytes` bytes, one millisecond apart.
 fn drip(count: usize, bytes: u64) -> Result<()> {
     for _ in 0..count {
-        print(Kind::Raw, bytes)?;
+        print(OutputKind::Raw, bytes)?;
         thread::sleep(Duration::from_millis(1));
     }
     Ok(())
 }
 
-fn print_on_terminal(kind: Kind, bytes: u64) -> Result<()> {
+fn print_on_terminal(kind: OutputKind, bytes: u64) -> Result<()> {
     set_terminal(match kind {
-        Kind::Raw => Mode::Raw,
-        Kind::Lines => Mode::Cooked,
+        OutputKind::Raw => Mode::Raw,
+        OutputKind::Lines => Mode::Cooked,
     })?;
-    Unbuffered.write_all(&[READY])?;
+    UnbufferedStdout.write_all(&[READY])?;
     wait_for_byte()?;
     print(kind, bytes)
 }
@@ -115,9 +118,9 @@ fn set_terminal(mode: Mode) -> io::Result<()> {
 }
 
 /// Standard output without std's line buffer: one write is one system call.
-struct Unbuffered;
+struct UnbufferedStdout;
 
-impl Write for Unbuffered {
+impl Write for UnbufferedStdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // SAFETY: the pointer and the length are those of a slice.
         let count = unsafe { libc::write(1, bytes.as_ptr().cast(), bytes.len()) };

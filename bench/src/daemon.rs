@@ -1,4 +1,4 @@
-//! A running server: where it is, and how it ends.
+//! A running daemon: its address, its connections, and stopping it.
 
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdout};
@@ -7,20 +7,20 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 use crate::http::Connection;
-use crate::proc_figures;
+use crate::procfs;
 use crate::scratch::Scratch;
 
-const END_PATIENCE: Duration = Duration::from_secs(15);
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
 pub struct Daemon {
     pub address: SocketAddr,
     pub token: String,
     pub child: Child,
-    /// From the start of the program to its first answer.
+    /// From the start of the program to its first response.
     pub start_time: Duration,
-    #[expect(dead_code, reason = "nobody reads it any more, but closing it would be noticed")]
+    #[expect(dead_code, reason = "a daemon that prints to a closed pipe would fail")]
     pub output: Option<ChildStdout>,
-    pub place: Scratch,
+    pub scratch: Scratch,
 }
 
 impl Daemon {
@@ -34,30 +34,30 @@ impl Daemon {
 }
 
 impl Drop for Daemon {
-    /// Ends it with everything that it has started, also one that leaves its programs behind.
+    /// Stops the daemon and kills the programs that it may leave running.
     fn drop(&mut self) {
-        let children = proc_figures::children(self.pid());
+        let children = procfs::children(self.pid());
         signal(self.pid(), libc::SIGTERM);
-        let until = Instant::now() + END_PATIENCE;
+        let deadline = Instant::now() + STOP_TIMEOUT;
         while matches!(self.child.try_wait(), Ok(None)) {
-            if Instant::now() > until {
+            if Instant::now() > deadline {
                 let _ = self.child.kill();
                 let _ = self.child.wait();
                 break;
             }
             thread::sleep(Duration::from_millis(5));
         }
-        for child in children.into_iter().filter(|&child| is_of(child, self.place.path())) {
+        for child in children.into_iter().filter(|&child| has_scratch_in_environment(child, self.scratch.path())) {
             signal(child, libc::SIGKILL);
         }
     }
 }
 
-/// Whether a process was started below a server that lives in `place`. The number alone could be somebody else's by
-/// now.
-fn is_of(pid: i32, place: &std::path::Path) -> bool {
+/// Whether a process inherited its environment from the daemon that uses `scratch`. The pid alone is not enough: the
+/// kernel may have reused it.
+fn has_scratch_in_environment(pid: i32, scratch: &std::path::Path) -> bool {
     let Ok(environment) = std::fs::read(format!("/proc/{pid}/environ")) else { return false };
-    memchr::memmem::find(&environment, place.as_os_str().as_encoded_bytes()).is_some()
+    memchr::memmem::find(&environment, scratch.as_os_str().as_encoded_bytes()).is_some()
 }
 
 pub fn signal(pid: i32, number: i32) {
@@ -65,14 +65,14 @@ pub fn signal(pid: i32, number: i32) {
     unsafe { libc::kill(pid, number) };
 }
 
-/// Asks until it is answered.
-pub fn until_answered(address: SocketAddr, token: &str, path: &str, patience: Duration) -> Result<()> {
-    let until = Instant::now() + patience;
+/// Repeats a request until it succeeds.
+pub fn wait_until_reachable(address: SocketAddr, token: &str, path: &str, timeout: Duration) -> Result<()> {
+    let deadline = Instant::now() + timeout;
     loop {
-        let answered = Connection::open(address, token).and_then(|mut connection| connection.expect("GET", path, None));
-        match answered {
+        let response = Connection::open(address, token).and_then(|mut connection| connection.expect("GET", path, None));
+        match response {
             Ok(_) => return Ok(()),
-            Err(error) if Instant::now() > until => return Err(error),
+            Err(error) if Instant::now() > deadline => return Err(error),
             Err(_) => thread::sleep(Duration::from_micros(200)),
         }
     }

@@ -1,4 +1,4 @@
-//! HTTP/1.1 over one blocking, kept-alive connection: as little client as possible.
+//! A minimal HTTP/1.1 client over one blocking, kept-alive connection.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use crate::Result;
 use crate::incoming::Incoming;
 
-/// Nothing measured here takes so long; whoever hangs fails its round instead of the whole run.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than anything measured here takes. A contender that hangs fails its round instead of stopping the whole run.
+pub const IO_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub struct Connection {
     incoming: Incoming,
@@ -17,7 +17,7 @@ pub struct Connection {
     request: Vec<u8>,
 }
 
-pub struct Answer {
+pub struct Response {
     pub status: u16,
     pub body: Vec<u8>,
 }
@@ -29,10 +29,10 @@ enum Framing {
 }
 
 pub fn connect(address: SocketAddr) -> Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    let stream = TcpStream::connect_timeout(&address, IO_TIMEOUT)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(IO_TIMEOUT))?;
+    stream.set_write_timeout(Some(IO_TIMEOUT))?;
     Ok(stream)
 }
 
@@ -43,32 +43,32 @@ impl Connection {
         Ok(Self { incoming: Incoming::new(outgoing.try_clone()?), outgoing, head, request: Vec::new() })
     }
 
-    /// One request, and its whole answer.
-    pub fn call(&mut self, method: &str, path: &str, body: Option<&str>) -> Result<Answer> {
+    /// Sends a request and reads the whole response.
+    pub fn call(&mut self, method: &str, path: &str, body: Option<&str>) -> Result<Response> {
         self.send(method, path, body)?;
-        let (status, framing) = self.answer_head()?;
+        let (status, framing) = self.read_response_head()?;
         let mut body = Vec::new();
         self.read_body(framing, |piece| {
             body.extend_from_slice(piece);
             true
         })?;
-        Ok(Answer { status, body })
+        Ok(Response { status, body })
     }
 
-    /// One request that must succeed.
+    /// Sends a request and returns the body; any status but 2xx is an error.
     pub fn expect(&mut self, method: &str, path: &str, body: Option<&str>) -> Result<Vec<u8>> {
-        let answer = self.call(method, path, body)?;
-        if (200..300).contains(&answer.status) {
-            return Ok(answer.body);
+        let response = self.call(method, path, body)?;
+        if (200..300).contains(&response.status) {
+            return Ok(response.body);
         }
-        let text = String::from_utf8_lossy(&answer.body);
-        Err(format!("{method} {path}: {} {text}", answer.status).into())
+        let text = String::from_utf8_lossy(&response.body);
+        Err(format!("{method} {path}: {} {text}", response.status).into())
     }
 
-    /// Begins to read an endless answer; `Stream::pieces` goes on with it.
+    /// Starts to read a streamed response; `Stream::for_each_chunk` reads its body.
     pub fn follow(mut self, path: &str) -> Result<Stream> {
         self.send("GET", path, None)?;
-        let (status, framing) = self.answer_head()?;
+        let (status, framing) = self.read_response_head()?;
         if status != 200 {
             return Err(format!("GET {path}: {status}").into());
         }
@@ -87,8 +87,8 @@ impl Connection {
         Ok(self.outgoing.write_all(&self.request)?)
     }
 
-    fn answer_head(&mut self) -> Result<(u16, Framing)> {
-        let length = self.incoming.until(b"\r\n\r\n")?;
+    fn read_response_head(&mut self) -> Result<(u16, Framing)> {
+        let length = self.incoming.read_until(b"\r\n\r\n")?;
         let head = str::from_utf8(&self.incoming.available()[..length])?;
         let status = head.get(9..12).ok_or("no status line")?.parse()?;
         let mut framing = Framing::Length(0);
@@ -104,20 +104,20 @@ impl Connection {
         Ok((status, framing))
     }
 
-    /// Gives out the body piece by piece until its end, or until `each` wants no more. The connection is of no use
-    /// after the latter.
+    /// Passes the body to `each` in chunks, until the body ends or `each` returns false. In the second case the rest of
+    /// the body is unread, so the connection cannot be used again.
     fn read_body(&mut self, framing: Framing, mut each: impl FnMut(&[u8]) -> bool) -> Result<()> {
         match framing {
             Framing::Length(length) => self.read_piece(length, &mut each).map(|_| ()),
             Framing::Chunked => loop {
-                let line = self.incoming.until(b"\r\n")?;
+                let line = self.incoming.read_until(b"\r\n")?;
                 let digits = str::from_utf8(&self.incoming.available()[..line - 2])?;
                 let length = usize::from_str_radix(digits.split(';').next().unwrap_or_default(), 16)?;
                 self.incoming.consume(line);
                 if !self.read_piece(length, &mut each)? {
                     return Ok(());
                 }
-                self.incoming.need(2)?;
+                self.incoming.require(2)?;
                 self.incoming.consume(2);
                 if length == 0 {
                     return Ok(());
@@ -129,13 +129,13 @@ impl Connection {
     fn read_piece(&mut self, length: usize, each: &mut impl FnMut(&[u8]) -> bool) -> Result<bool> {
         let mut left = length;
         while left > 0 {
-            self.incoming.need(1)?;
+            self.incoming.require(1)?;
             let available = self.incoming.available();
             let count = left.min(available.len());
-            let goes_on = each(&available[..count]);
+            let wants_more = each(&available[..count]);
             self.incoming.consume(count);
             left -= count;
-            if !goes_on {
+            if !wants_more {
                 return Ok(false);
             }
         }
@@ -143,22 +143,22 @@ impl Connection {
     }
 }
 
-/// An answer that is read while it is being written.
+/// A response that is read while the server still writes it.
 pub struct Stream {
     connection: Connection,
     framing: Framing,
 }
 
 impl Stream {
-    pub fn pieces(mut self, mut each: impl FnMut(&[u8]) -> bool) -> Result<()> {
-        // One that says nothing but "I am still here" would pass every time limit of a single read.
-        let until = Instant::now() + PATIENCE;
+    pub fn for_each_chunk(mut self, mut each: impl FnMut(&[u8]) -> bool) -> Result<()> {
+        // A stream that carries only keep-alives never exceeds the read timeout, so the whole stream has a deadline.
+        let deadline = Instant::now() + IO_TIMEOUT;
         let mut is_late = false;
         self.connection.read_body(self.framing, |piece| {
-            let goes_on = each(piece);
-            is_late = goes_on && Instant::now() > until;
-            goes_on && !is_late
+            let wants_more = each(piece);
+            is_late = wants_more && Instant::now() > deadline;
+            wants_more && !is_late
         })?;
-        if is_late { Err("the stream did not come to its end in time".into()) } else { Ok(()) }
+        if is_late { Err("the stream did not end within the timeout".into()) } else { Ok(()) }
     }
 }

@@ -1,6 +1,6 @@
-//! Bytes from a TCP connection, read in large pieces and looked at in place.
+//! A receive buffer over a TCP connection that is parsed in place.
 //!
-//! HTTP and WebSocket are parsed on top of this without copying: the client must not be what is measured.
+//! The HTTP and WebSocket clients parse it without copying, so that the client's own cost stays out of the figures.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -21,7 +21,7 @@ impl Incoming {
         Self { stream, buffer: vec![0; BUFFER_BYTES], start: 0, end: 0 }
     }
 
-    /// What has arrived and was not consumed.
+    /// Bytes that were received and not consumed.
     pub fn available(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
@@ -33,7 +33,7 @@ impl Incoming {
         }
     }
 
-    /// Waits for more. Zero: the other side has closed.
+    /// Waits for more bytes. Returns zero when the peer has closed the connection.
     pub fn fill(&mut self) -> Result<usize> {
         if self.end == self.buffer.len() {
             if self.start > 0 {
@@ -50,7 +50,7 @@ impl Incoming {
     }
 
     /// Waits until `count` bytes are available.
-    pub fn need(&mut self, count: usize) -> Result<()> {
+    pub fn require(&mut self, count: usize) -> Result<()> {
         while self.end - self.start < count {
             if self.fill()? == 0 {
                 return Err("the connection was closed".into());
@@ -59,16 +59,16 @@ impl Incoming {
         Ok(())
     }
 
-    /// The length of what is available up to and including `mark`; waits for it.
-    pub fn until(&mut self, mark: &[u8]) -> Result<usize> {
+    /// Waits for `delimiter`. Returns how many available bytes there are up to and including it.
+    pub fn read_until(&mut self, delimiter: &[u8]) -> Result<usize> {
         let mut searched = 0;
         loop {
             let available = self.available();
             let from = searched.min(available.len());
-            if let Some(at) = memchr::memmem::find(&available[from..], mark) {
-                return Ok(from + at + mark.len());
+            if let Some(at) = memchr::memmem::find(&available[from..], delimiter) {
+                return Ok(from + at + delimiter.len());
             }
-            searched = available.len().saturating_sub(mark.len() - 1);
+            searched = available.len().saturating_sub(delimiter.len() - 1);
             if self.fill()? == 0 {
                 return Err("the connection was closed".into());
             }

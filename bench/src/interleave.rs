@@ -1,5 +1,5 @@
-//! Rounds in turn: raw, outlive, each peer, and again. What a neighbour on the machine does in the meantime then
-//! hits everybody.
+//! Runs the rounds of a workload in turn: raw, outlive, each peer, and again. Other load on the machine then affects
+//! all sides alike.
 
 use std::time::Instant;
 
@@ -9,29 +9,29 @@ use crate::daemon::Daemon;
 use crate::measure::Measure;
 use crate::workloads::{Effort, Sample, Side, Workload};
 
-/// The values of one measure, by round. A side that has none in a round has `None` there.
+/// The values of one measure by round; `None` where a side has no value in a round.
 pub struct Series {
     pub measure: Measure,
     pub raw: Vec<Option<f64>>,
-    /// In the order of the contenders: outlive is the first.
+    /// In the order of the contenders; outlive is first.
     pub sides: Vec<Vec<Option<f64>>>,
 }
 
-pub struct Measured {
+pub struct WorkloadResult {
     pub workload: &'static str,
     pub series: Vec<Series>,
     pub seconds: f64,
-    /// What went wrong, by side.
+    /// `SIDE: error`, each distinct error once.
     pub failures: Vec<String>,
 }
 
-/// The servers that most workloads share, started when they are first needed.
-pub struct Shared<'a> {
+/// One daemon per contender, which most workloads share. Each is started on first use.
+pub struct SharedDaemons<'a> {
     contenders: &'a [Box<dyn Contender>],
     daemons: Vec<Option<Daemon>>,
 }
 
-impl<'a> Shared<'a> {
+impl<'a> SharedDaemons<'a> {
     pub fn new(contenders: &'a [Box<dyn Contender>]) -> Self {
         Self { contenders, daemons: contenders.iter().map(|_| None).collect() }
     }
@@ -42,18 +42,18 @@ impl<'a> Shared<'a> {
             self.contenders[at].raise_limits(&daemon)?;
             self.daemons[at] = Some(daemon);
         }
-        self.daemons[at].as_ref().ok_or_else(|| "no server".into())
+        self.daemons[at].as_ref().ok_or_else(|| "the shared daemon is missing".into())
     }
 }
 
-pub fn measure(workload: &mut dyn Workload, effort: Effort, shared: &mut Shared<'_>) -> Measured {
+pub fn measure(workload: &mut dyn Workload, effort: Effort, shared: &mut SharedDaemons<'_>) -> WorkloadResult {
     let started = Instant::now();
     let contenders = shared.contenders;
     let series = |measure| Series { measure, raw: Vec::new(), sides: vec![Vec::new(); contenders.len()] };
     let mut all: Vec<Series> = workload.measures().into_iter().map(series).collect();
     let mut failures = Vec::new();
     let count = all.len();
-    let mut keep = |name: &str, sample: Result<Sample>| {
+    let mut values_or_failure = |name: &str, sample: Result<Sample>| {
         sample.unwrap_or_else(|error| {
             let text = format!("{name}: {error}");
             if !failures.contains(&text) {
@@ -63,17 +63,17 @@ pub fn measure(workload: &mut dyn Workload, effort: Effort, shared: &mut Shared<
         })
     };
     for round in 0..workload.rounds(effort) {
-        // Another one begins each time: being the first after somebody else is no advantage for ever.
+        // Each round starts with the next side, so that no side always has the same position.
         let sides = contenders.len() + 1;
         for turn in 0..sides {
             let sample = match (turn + round) % sides {
-                0 => keep("raw", workload.raw(effort)),
+                0 => values_or_failure("raw", workload.raw(effort)),
                 other => {
                     let contender = contenders[other - 1].as_ref();
                     let sample = shared
                         .daemon(other - 1)
                         .and_then(|daemon| workload.server(effort, &Side { contender, daemon }));
-                    keep(contender.name(), sample)
+                    values_or_failure(contender.name(), sample)
                 }
             };
             for (series, value) in all.iter_mut().zip(sample) {
@@ -84,5 +84,5 @@ pub fn measure(workload: &mut dyn Workload, effort: Effort, shared: &mut Shared<
             }
         }
     }
-    Measured { workload: workload.name(), series: all, seconds: started.elapsed().as_secs_f64(), failures }
+    WorkloadResult { workload: workload.name(), series: all, seconds: started.elapsed().as_secs_f64(), failures }
 }

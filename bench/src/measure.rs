@@ -1,4 +1,4 @@
-//! What a figure is: its unit, which direction is better, and what is demanded of outlive.
+//! A measure: its name, unit, better direction, and outlive's targets.
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Better {
@@ -37,11 +37,11 @@ impl Unit {
 
 #[derive(Clone, Copy, Debug)]
 pub enum Target {
-    /// At most so many times the raw figure.
+    /// At most this multiple of the raw value.
     AtMostRaw(f64),
-    /// At least this part of the raw figure.
+    /// At least this fraction of the raw value.
     AtLeastRaw(f64),
-    /// So many times better than every peer.
+    /// Better than every peer by this factor.
     BeatsPeers(f64),
     AtMost(f64),
     AtLeast(f64),
@@ -56,11 +56,11 @@ pub struct Measure {
 }
 
 impl Measure {
-    pub fn less(name: impl Into<String>, unit: Unit) -> Self {
+    pub fn lower_is_better(name: impl Into<String>, unit: Unit) -> Self {
         Self { name: name.into(), unit, better: Better::Less, targets: Vec::new() }
     }
 
-    pub fn more(name: impl Into<String>, unit: Unit) -> Self {
+    pub fn higher_is_better(name: impl Into<String>, unit: Unit) -> Self {
         Self { name: name.into(), unit, better: Better::More, targets: Vec::new() }
     }
 
@@ -69,7 +69,7 @@ impl Measure {
         self
     }
 
-    /// How many times better the first is than the second.
+    /// The factor by which `ours` is better than `theirs`.
     pub fn advantage(&self, ours: f64, theirs: f64) -> f64 {
         match self.better {
             Better::Less => theirs / ours,

@@ -1,6 +1,6 @@
-//! What the measured programs print, and the check that it arrived: every byte, in order.
+//! The output of the measured programs, and the check that every byte of it arrives in order.
 //!
-//! The same text again and again, with a period that no buffer size divides, so that a lost piece shows.
+//! The output repeats one text. No common buffer size is a multiple of its period, so a lost chunk is detected.
 
 use std::io::{self, Write};
 
@@ -10,14 +10,14 @@ const COLUMNS: usize = 80;
 const CHUNK_BYTES: usize = 64 * 1024;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum OutputKind {
     /// One endless line.
     Raw,
-    /// Lines of 80 characters, the last of them the newline.
+    /// Lines of 80 characters including the newline.
     Lines,
 }
 
-impl Kind {
+impl OutputKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Raw => "raw",
@@ -25,31 +25,31 @@ impl Kind {
         }
     }
 
-    pub fn by_name(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         [Self::Raw, Self::Lines].into_iter().find(|kind| kind.name() == name)
     }
 }
 
 pub struct Pattern {
-    /// Some periods, so that a chunk can begin anywhere in the first.
+    /// As many periods as a chunk needs that starts anywhere in the first.
     bytes: Vec<u8>,
     period: usize,
 }
 
 impl Pattern {
-    /// As the program writes it.
-    pub fn written(kind: Kind) -> Self {
+    /// The pattern as the program writes it.
+    pub fn as_written(kind: OutputKind) -> Self {
         Self::repeat(match kind {
-            Kind::Raw => text(RAW_PERIOD),
-            Kind::Lines => lines(b"\n"),
+            OutputKind::Raw => text(RAW_PERIOD),
+            OutputKind::Lines => lines(b"\n"),
         })
     }
 
-    /// As it comes out of a terminal in cooked mode (lines) or raw mode.
-    pub fn on_terminal(kind: Kind) -> Self {
+    /// The pattern as it leaves a terminal: lines in cooked mode, the rest in raw mode.
+    pub fn on_terminal(kind: OutputKind) -> Self {
         Self::repeat(match kind {
-            Kind::Raw => text(RAW_PERIOD),
-            Kind::Lines => lines(b"\r\n"),
+            OutputKind::Raw => text(RAW_PERIOD),
+            OutputKind::Lines => lines(b"\r\n"),
         })
     }
 
@@ -70,34 +70,34 @@ impl Pattern {
     }
 }
 
-/// How many bytes a terminal makes of `written`.
-pub fn terminal_bytes(kind: Kind, written: u64) -> u64 {
+/// How many bytes leave a terminal when a program writes `written` bytes.
+pub fn terminal_bytes(kind: OutputKind, written: u64) -> u64 {
     match kind {
-        Kind::Raw => written,
-        Kind::Lines => written + written / COLUMNS as u64,
+        OutputKind::Raw => written,
+        OutputKind::Lines => written + written / COLUMNS as u64,
     }
 }
 
-/// Compares what arrives with what must arrive.
-pub struct Check<'a> {
+/// Compares received bytes with the pattern.
+pub struct PatternCheck<'a> {
     pattern: &'a Pattern,
     pub received: u64,
-    /// Offset of the first wrong byte.
-    pub wrong_at: Option<u64>,
+    /// Offset of the first chunk that differs from the pattern.
+    pub first_mismatch: Option<u64>,
 }
 
-impl<'a> Check<'a> {
+impl<'a> PatternCheck<'a> {
     pub fn new(pattern: &'a Pattern) -> Self {
-        Self { pattern, received: 0, wrong_at: None }
+        Self { pattern, received: 0, first_mismatch: None }
     }
 
-    pub fn take(&mut self, bytes: &[u8]) {
-        for piece in bytes.chunks(CHUNK_BYTES) {
+    pub fn feed(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(CHUNK_BYTES) {
             let start = (self.received % self.pattern.period as u64) as usize;
-            if self.wrong_at.is_none() && self.pattern.bytes[start..start + piece.len()] != *piece {
-                self.wrong_at = Some(self.received);
+            if self.first_mismatch.is_none() && self.pattern.bytes[start..start + chunk.len()] != *chunk {
+                self.first_mismatch = Some(self.received);
             }
-            self.received += piece.len() as u64;
+            self.received += chunk.len() as u64;
         }
     }
 }
@@ -124,30 +124,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_passes_and_what_was_lost_is_seen() {
-        let pattern = Pattern::written(Kind::Raw);
+    fn complete_output_passes_and_lost_output_is_detected() {
+        let pattern = Pattern::as_written(OutputKind::Raw);
         let mut out = Vec::new();
         pattern.write(300_000, 64 * 1024, &mut out).unwrap();
-        let mut check = Check::new(&pattern);
-        out.chunks(4_096).for_each(|piece| check.take(piece));
-        assert_eq!((check.received, check.wrong_at), (300_000, None));
+        let mut check = PatternCheck::new(&pattern);
+        out.chunks(4_096).for_each(|chunk| check.feed(chunk));
+        assert_eq!((check.received, check.first_mismatch), (300_000, None));
 
-        let mut check = Check::new(&pattern);
-        check.take(&out[..8_192]);
-        check.take(&out[12_288..]);
-        assert_eq!(check.wrong_at, Some(8_192));
+        let mut check = PatternCheck::new(&pattern);
+        check.feed(&out[..8_192]);
+        check.feed(&out[12_288..]);
+        assert_eq!(check.first_mismatch, Some(8_192));
     }
 
     #[test]
-    fn a_terminal_makes_two_bytes_of_a_newline() {
+    fn a_terminal_turns_each_newline_into_two_bytes() {
         let mut out = Vec::new();
-        Pattern::written(Kind::Lines).write(160_000, 64 * 1024, &mut out).unwrap();
+        Pattern::as_written(OutputKind::Lines).write(160_000, 64 * 1024, &mut out).unwrap();
         let cooked: Vec<u8> =
             out.iter().flat_map(|&byte| if byte == b'\n' { vec![b'\r', b'\n'] } else { vec![byte] }).collect();
-        assert_eq!(cooked.len() as u64, terminal_bytes(Kind::Lines, 160_000));
-        let pattern = Pattern::on_terminal(Kind::Lines);
-        let mut check = Check::new(&pattern);
-        check.take(&cooked);
-        assert_eq!(check.wrong_at, None);
+        assert_eq!(cooked.len() as u64, terminal_bytes(OutputKind::Lines, 160_000));
+        let pattern = Pattern::on_terminal(OutputKind::Lines);
+        let mut check = PatternCheck::new(&pattern);
+        check.feed(&cooked);
+        assert_eq!(check.first_mismatch, None);
     }
 }

@@ -1,4 +1,4 @@
-//! A private temporary folder that is gone when its owner is.
+//! A private temporary directory that is removed on drop.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;

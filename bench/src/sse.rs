@@ -1,37 +1,36 @@
-//! Server-sent events of a followed log, counted while they arrive.
+//! A counter of server-sent log events.
 //!
-//! The payload is not decoded, only measured: four characters of base64 are three bytes.
+//! The payload is measured without decoding it: four base64 characters are three bytes.
 
 use memchr::{memchr, memmem};
 
 #[derive(Default)]
 pub struct LogEvents {
-    /// An event whose end has not arrived yet.
+    /// The start of an incomplete event.
     pending: Vec<u8>,
     searched: usize,
     pub payload_bytes: u64,
     pub events: u64,
-    /// Entries whose number did not follow on the one before.
+    /// How many sequence numbers are missing.
     pub skipped: u64,
     last_sequence: u64,
     pub has_ended: bool,
 }
 
 impl LogEvents {
-    pub fn take(&mut self, piece: &[u8]) {
-        self.pending.extend_from_slice(piece);
+    pub fn feed(&mut self, chunk: &[u8]) {
+        self.pending.extend_from_slice(chunk);
         let mut done = 0;
         while let Some(at) = memmem::find(&self.pending[self.searched.max(done)..], b"\n\n") {
             let end = self.searched.max(done) + at;
-            let event = done..end;
-            self.event(event);
+            self.count_event(done..end);
             done = end + 2;
         }
         self.pending.drain(..done);
         self.searched = self.pending.len().saturating_sub(1);
     }
 
-    fn event(&mut self, range: std::ops::Range<usize>) {
+    fn count_event(&mut self, range: std::ops::Range<usize>) {
         let event = &self.pending[range];
         let Some(name) = field(event, b"event: ") else { return };
         if name == b"exit" {
@@ -45,9 +44,9 @@ impl LogEvents {
             self.skipped += sequence.saturating_sub(self.last_sequence + 1);
             self.last_sequence = sequence;
         }
-        let mark = b"\"data\":\"";
-        if let Some(at) = memmem::find(event, mark) {
-            let data = &event[at + mark.len()..];
+        let prefix = b"\"data\":\"";
+        if let Some(at) = memmem::find(event, prefix) {
+            let data = &event[at + prefix.len()..];
             let data = &data[..memchr(b'"', data).unwrap_or(data.len())];
             let padding = data.iter().rev().take_while(|&&byte| byte == b'=').count();
             self.payload_bytes += (data.len() / 4 * 3 - padding) as u64;
@@ -56,15 +55,14 @@ impl LogEvents {
 }
 
 fn field<'a>(event: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
-    // Fields stand before the long data line, or at least at the beginning of a line.
-    let at = if event.starts_with(name) {
+    // A field starts a line, and usually precedes the long data line.
+    let start = if event.starts_with(name) {
         name.len()
     } else {
-        let mut mark = vec![b'\n'];
-        mark.extend_from_slice(name);
-        memmem::find(event, &mark)? + mark.len()
+        let prefix = [b"\n", name].concat();
+        memmem::find(event, &prefix)? + prefix.len()
     };
-    let rest = &event[at..];
+    let rest = &event[start..];
     Some(&rest[..memchr(b'\n', rest).unwrap_or(rest.len())])
 }
 
@@ -73,15 +71,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_the_payload_however_it_is_cut() {
+    fn chunk_boundaries_do_not_change_the_counts() {
         let text = b"event: log\nid: 1\ndata: {\"sequence\":1,\"data\":\"aGVsbG8=\"}\n\n:\n\n\
             event: log\nid: 3\ndata: {\"data\":\"aGk=\"}\n\nevent: exit\ndata: {}\n\n";
         for size in 1..text.len() {
             let mut events = LogEvents::default();
-            for piece in text.chunks(size) {
-                events.take(piece);
+            for chunk in text.chunks(size) {
+                events.feed(chunk);
             }
-            assert_eq!((events.payload_bytes, events.events, events.skipped), (7, 2, 1), "pieces of {size}");
+            assert_eq!((events.payload_bytes, events.events, events.skipped), (7, 2, 1), "chunks of {size}");
             assert!(events.has_ended);
         }
     }

@@ -1,4 +1,4 @@
-//! A WebSocket client: blocking, unfragmented frames, no extensions.
+//! A blocking WebSocket client that supports unfragmented frames and no extensions.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -25,8 +25,8 @@ pub enum Frame<'a> {
 pub struct WebSocket {
     incoming: Incoming,
     outgoing: TcpStream,
-    /// The frame that was given out last, still in the buffer.
-    given_out: usize,
+    /// Length of the frame that `next` returned last, which is still in the buffer.
+    returned_frame_bytes: usize,
     frame: Vec<u8>,
 }
 
@@ -39,13 +39,17 @@ impl WebSocket {
         );
         outgoing.write_all(request.as_bytes())?;
         let mut incoming = Incoming::new(outgoing.try_clone()?);
-        let head = incoming.until(b"\r\n\r\n")?;
+        let head = incoming.read_until(b"\r\n\r\n")?;
         let status = incoming.available().get(9..12).map(<[u8]>::to_vec);
         incoming.consume(head);
         if status.as_deref() != Some(b"101") {
-            return Err(format!("{path}: no upgrade: {}", String::from_utf8_lossy(&status.unwrap_or_default())).into());
+            return Err(format!(
+                "cannot upgrade {path} to a WebSocket: status {}",
+                String::from_utf8_lossy(&status.unwrap_or_default())
+            )
+            .into());
         }
-        Ok(Self { incoming, outgoing, given_out: 0, frame: Vec::new() })
+        Ok(Self { incoming, outgoing, returned_frame_bytes: 0, frame: Vec::new() })
     }
 
     pub fn send(&mut self, opcode: Opcode, payload: &[u8]) -> Result<()> {
@@ -63,15 +67,15 @@ impl WebSocket {
         Ok(self.outgoing.write_all(&self.frame)?)
     }
 
-    /// The next frame with data. Pings are answered on the way: to outlive a pong says that everything before it has
-    /// arrived.
+    /// Returns the next data or close frame, and replies to pings. outlive takes a pong as the confirmation that the
+    /// client has received everything before it.
     pub fn next(&mut self) -> Result<Frame<'_>> {
         let (opcode, head, length) = loop {
-            let given_out = std::mem::take(&mut self.given_out);
-            self.incoming.consume(given_out);
+            let returned_frame_bytes = std::mem::take(&mut self.returned_frame_bytes);
+            self.incoming.consume(returned_frame_bytes);
             let (opcode, head, length) = self.frame_head()?;
-            self.incoming.need(head + length)?;
-            self.given_out = head + length;
+            self.incoming.require(head + length)?;
+            self.returned_frame_bytes = head + length;
             match opcode {
                 9 => {
                     let payload = self.incoming.available()[head..head + length].to_vec();
@@ -90,16 +94,16 @@ impl WebSocket {
     }
 
     fn frame_head(&mut self) -> Result<(u8, usize, usize)> {
-        self.incoming.need(2)?;
+        self.incoming.require(2)?;
         let [first, second] = [self.incoming.available()[0], self.incoming.available()[1]];
         let (head, length) = match second & 0x7f {
             126 => {
-                self.incoming.need(4)?;
+                self.incoming.require(4)?;
                 let bytes = &self.incoming.available()[2..4];
                 (4, u16::from_be_bytes([bytes[0], bytes[1]]) as usize)
             }
             127 => {
-                self.incoming.need(10)?;
+                self.incoming.require(10)?;
                 let mut bytes = [0; 8];
                 bytes.copy_from_slice(&self.incoming.available()[2..10]);
                 (10, usize::try_from(u64::from_be_bytes(bytes))?)

@@ -1,21 +1,21 @@
-// Runs in the page: every way in which a page can send something, each trying the same requests.
+// Runs in the page: all vectors by which a page can send requests, each with the same goals.
 //
-// A way is `(target, goals) => everything that the script could read`, as `{status, text}`. It returns when the browser is
-// done with all its requests (a beacon tells nobody, so its sender counts).
+// A vector is `(target, goals) => responses`: everything that the script could read, as `{status, text}`. It resolves
+// when the browser has finished all its requests (except beacons, whose end a page cannot observe).
 
-/* exported ways */
-const ways = (() => {
-  /** What to send. The mark names the way, so that whatever arrives tells how it came. */
-  function requests(target, goals, mark) {
+/* exported vectors */
+const vectors = (() => {
+  /** The requests for the goals. Marker files and input contain the name of the vector. */
+  function requests(target, goals, vector) {
     const process = `/v1/processes/${target.process}`;
-    const touch = { command: 'touch', args: [`${target.marks}/${mark}`] };
+    const touch = { command: 'touch', args: [`${target.markers}/${vector}`] };
     const all = {
       list: { method: 'GET', path: '/v1/processes' },
       output: { method: 'GET', path: `${process}/output` },
       ticket: { method: 'POST', path: '/v1/tickets', json: { processId: target.process } },
       create: { method: 'POST', path: '/v1/processes', json: { ...touch, label: '' } },
       run: { method: 'POST', path: '/v1/processes/run', json: { ...touch, stdin: '' } },
-      input: { method: 'POST', path: `${process}/input`, json: { encoding: 'utf8', data: `${mark}\n` } },
+      input: { method: 'POST', path: `${process}/input`, json: { encoding: 'utf8', data: `${vector}\n` } },
       kill: { method: 'POST', path: `${process}/kill` },
     };
     return goals.map((goal) => {
@@ -26,7 +26,7 @@ const ways = (() => {
 
   const TYPES = ['application/json', 'text/plain'];
 
-  /** With and without the token, saying JSON and something that needs no preflight. */
+  /** With and without the token, as JSON and as a content type that needs no preflight. */
   function variants(target) {
     return [undefined, target.token].flatMap((token) => TYPES.map((type) => ({ token, type })));
   }
@@ -38,16 +38,16 @@ const ways = (() => {
     return headers;
   }
 
-  async function fetchAll(target, goals, mark, mode, address = (url) => url) {
+  async function fetchAll(target, goals, vector, mode, rewrite = (url) => url) {
     const read = [];
     for (const variant of variants(target)) {
-      for (const { method, url, body } of requests(target, goals, mark)) {
+      for (const { method, url, body } of requests(target, goals, vector)) {
         try {
-          const answer = await fetch(address(url), { method, mode, body, headers: headersOf(variant, body) });
-          const text = await answer.text();
-          if (answer.type !== 'opaque') read.push({ status: answer.status, text });
+          const response = await fetch(rewrite(url), { method, mode, body, headers: headersOf(variant, body) });
+          const text = await response.text();
+          if (response.type !== 'opaque') read.push({ status: response.status, text });
         } catch {
-          // The browser keeps the answer from the page.
+          // The browser does not let the page read the response.
         }
       }
     }
@@ -76,7 +76,7 @@ const ways = (() => {
   function formFor({ url, body }, enctype) {
     const form = document.createElement('form');
     Object.assign(form, { method: 'POST', action: url, enctype });
-    // As text/plain this is sent as NAME=VALUE. The JSON is cut inside its last string, where a `=` does no harm.
+    // As text/plain this is sent as NAME=VALUE. The JSON is split inside its last string, where a `=` is valid.
     const cut = body ? body.length - 2 : 0;
     const field = document.createElement('input');
     Object.assign(field, { type: 'hidden', name: (body ?? '').slice(0, cut) || 'x', value: (body ?? '').slice(cut) });
@@ -85,13 +85,13 @@ const ways = (() => {
     return form;
   }
 
-  /** A frame, and what of it the page can see once `go` has made it load something. */
-  async function inFrame(go) {
+  /** Creates a frame, lets `load` navigate it, and returns what the page can read of it. */
+  async function inFrame(load) {
     const frame = document.createElement('iframe');
     frame.name = `frame${document.querySelectorAll('iframe').length}`;
     document.body.append(frame);
     const loaded = new Promise((resolve) => frame.addEventListener('load', resolve, { once: true }));
-    go(frame);
+    load(frame);
     await loaded;
     try {
       const text = frame.contentDocument?.body?.innerText;
@@ -101,15 +101,17 @@ const ways = (() => {
     }
   }
 
-  async function forms(target, goals, mark, address = (url) => url) {
+  async function forms(target, goals, vector, rewrite = (url) => url) {
     const read = [];
     for (const enctype of ENCTYPES) {
-      for (const request of requests(target, goals, mark).filter(({ method }) => method === 'POST')) {
-        const form = formFor({ ...request, url: address(request.url) }, enctype);
-        read.push(...(await inFrame((frame) => {
-          form.target = frame.name;
-          form.submit();
-        })));
+      for (const request of requests(target, goals, vector).filter(({ method }) => method === 'POST')) {
+        const form = formFor({ ...request, url: rewrite(request.url) }, enctype);
+        read.push(
+          ...(await inFrame((frame) => {
+            form.target = frame.name;
+            form.submit();
+          })),
+        );
       }
     }
     return read;
@@ -121,7 +123,12 @@ const ways = (() => {
     const read = [];
     const process = `${target.base}/v1/processes/${target.process}`;
     const credential = `access_token=${target.token}`;
-    const addresses = [`${target.base}/v1/processes`, `${process}/output`, `${process}/kill`, `${process}/connect?${credential}`];
+    const addresses = [
+      `${target.base}/v1/processes`,
+      `${process}/output`,
+      `${process}/kill`,
+      `${process}/connect?${credential}`,
+    ];
     for (const address of addresses) {
       for (const [name, attribute] of Object.entries(LOADERS)) {
         await new Promise((done) => {
@@ -129,7 +136,8 @@ const ways = (() => {
           if (name === 'link') element.rel = 'stylesheet';
           element[attribute] = address;
           element.onerror = done;
-          element.onload = element.onloadedmetadata = () => done(read.push({ status: null, text: `${name} ${address}` }));
+          element.onload = element.onloadedmetadata = () =>
+            done(read.push({ status: null, text: `${name} ${address}` }));
           document.body.append(element);
         });
       }
@@ -153,11 +161,11 @@ const ways = (() => {
     for (const address of addresses.flatMap((path) => [path, `${path}access_token=${target.token}`])) {
       const source = new EventSource(target.base + address);
       await new Promise((done) => {
-        const take = (event) => done(read.push({ status: null, text: `${event.type} ${event.data ?? ''}` }));
+        const onEvent = (event) => done(read.push({ status: null, text: `${event.type} ${event.data ?? ''}` }));
         source.onerror = done;
-        for (const type of ['message', 'log', 'process.created']) source.addEventListener(type, take);
-        // The events of all processes are silent until something happens.
-        if (address.startsWith('/v1/events')) source.onopen = take;
+        for (const type of ['message', 'log', 'process.created']) source.addEventListener(type, onEvent);
+        // The stream of all events is silent until something happens; opening it is already a success.
+        if (address.startsWith('/v1/events')) source.onopen = onEvent;
       });
       source.close();
     }
@@ -169,14 +177,14 @@ const ways = (() => {
     for (const [path, ticket] of Object.entries(target.tickets)) {
       for (const credential of [`ticket=${ticket}`, `access_token=${target.token}`, 'role=viewer', '']) {
         const address = `${target.base}/v1/processes/${target.process}/${path}?tail=1000&${credential}`;
-        await dial(address.replace(/^http/, 'ws'), goals, read);
+        await attach(address.replace(/^http/, 'ws'), goals, read);
       }
     }
     return read;
   }
 
-  /** Types as soon as it is let in, and leaves when it has seen what it typed. */
-  function dial(address, goals, read) {
+  /** Sends input as soon as the socket opens, and closes it when the input is echoed or refused. */
+  function attach(address, goals, read) {
     return new Promise((done) => {
       const socket = new WebSocket(address);
       socket.binaryType = 'arraybuffer';
@@ -207,7 +215,7 @@ const ways = (() => {
     beacon,
     eventSource,
     webSocket,
-    /** The same form, but the answer takes the place of the page. */
+    /** The same form, but the response replaces the page. */
     submitFromTop: (target, goal) => formFor(requests(target, [goal], 'top')[0], 'text/plain').submit(),
   };
 })();

@@ -1,13 +1,13 @@
-// Drives the attacker's page from outside, one way of sending at a time.
+// Drives the attacker's page, one vector at a time.
 
 import assert from 'node:assert/strict';
-import { until } from '../until.mjs';
+import { until } from '../harness.mjs';
 
-/** Killing comes last: what is dead cannot be typed at. */
+/** Killing comes last: a dead process accepts no input. */
 export const GOALS = ['list', 'output', 'ticket', 'create', 'run', 'input', 'kill'];
 
-/** Names of the ways in attack.js that a script can use without leaving its page. */
-export const WAYS = [
+/** The vectors in attack.js that do not navigate the page away. */
+export const VECTORS = [
   'fetch',
   'fetchNoCors',
   'fetchRedirected',
@@ -20,33 +20,34 @@ export const WAYS = [
   'webSocket',
 ];
 
-/** What the page's script could read. */
-export function attack(page, way, target, goals = GOALS) {
+/** Returns what the page's script could read. */
+export function attack(page, vector, target, goals = GOALS) {
   return page.evaluate(
-    ([name, data, wanted]) => {
-      /* global ways */
+    ([name, data, requestedGoals]) => {
+      /* global vectors */
       const redirected = (url) => data.redirect + encodeURIComponent(url);
-      return ways[name]({ ...data, redirected }, wanted);
+      return vectors[name]({ ...data, redirected }, requestedGoals);
     },
-    [way, target, goals],
+    [vector, target, goals],
   );
 }
 
-/** Five requests that can be posted, in three content types. */
-const BEACONS = 15;
+/** Five POST requests in three content types. */
+const BEACON_COUNT = 15;
 
-/** The browser sends beacons when it likes, and nobody is told. So this waits until all of them were turned away. */
+/** Browsers send beacons at any time and report no result, so this waits until the server has rejected all of them. */
 export function untilBeaconsAreForbidden(server, before) {
-  return until(`${BEACONS} beacons were turned away`, async () => (await server.forbidden()) >= before + BEACONS);
+  const areForbidden = async () => (await server.forbiddenCount()) >= before + BEACON_COUNT;
+  return until(`${BEACON_COUNT} beacons are rejected`, areForbidden);
 }
 
-/** Sends the page itself to outlive by a form, for every goal, and a window by a link. Returns what could be read. */
+/** Navigates the page to outlive with a form for every goal, and a window with a link. Returns what could be read. */
 export async function attackFromTop(page, address, target, goals = GOALS) {
   for (const goal of goals.filter((name) => !['list', 'output'].includes(name))) {
     await page.goto(address);
-    const answered = page.waitForResponse((response) => response.request().isNavigationRequest());
-    await page.evaluate(([data, wanted]) => ways.submitFromTop(data, wanted), [target, goal]);
-    assert.equal((await answered).status(), 403, `a page sent by a form to ${goal}`);
+    const response = page.waitForResponse((candidate) => candidate.request().isNavigationRequest());
+    await page.evaluate(([data, requestedGoal]) => vectors.submitFromTop(data, requestedGoal), [target, goal]);
+    assert.equal((await response).status(), 403, `navigation by a form for ${goal}`);
     await page.waitForURL((url) => url.pathname.startsWith('/v1/'));
   }
   await page.goto(address);

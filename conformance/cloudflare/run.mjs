@@ -1,8 +1,10 @@
-// Drives a live server with Cloudflare's own client and terminal addon and with the bridge's official clients: the JavaScript ones here, the
-// Python one in python/, beside them.
+// Drives a live server with Cloudflare's client and terminal addon and with the bridge's official clients: the
+// JavaScript
+// clients here, and alongside them the Python client in python/.
 
-import { readArguments, runSuite } from '../_shared/main.mjs';
-import { beginEarly, goesOnBeside } from './early.mjs';
+import { checkDocsPage } from '../_shared/docs_page.mjs';
+import { readArguments, runSuite } from '../_shared/suite.mjs';
+import { startConcurrentChecks, waitAlsoFor } from './concurrent.mjs';
 import { Context } from './support.mjs';
 
 import './checks/execute.mjs';
@@ -21,10 +23,14 @@ import './checks/access.mjs';
 import './checks/silence.mjs';
 import './checks/survival.mjs';
 
+await checkDocsPage('cloudflare', {
+  copy: ['workers.mjs'],
+  variable: [/Chunk ID: \w+/, /Wall time: [\d.]+ seconds/],
+});
 await runSuite(readArguments(), (base) => new Context(base), {
-  python: 'beside',
-  begin: ({ makeContext, only, beside }) => {
-    goesOnBeside(beside);
-    beginEarly(makeContext, only);
+  python: 'alongside',
+  begin: ({ makeContext, only, alongside }) => {
+    waitAlsoFor(alongside);
+    startConcurrentChecks(makeContext, only);
   },
 });

@@ -1,4 +1,5 @@
-// What checks work with: Cloudflare's client over both of its transports, the terminal addon, the bridge's client, and the raw protocol.
+// The context of a check: Cloudflare's client over both transports, the terminal addon, the bridge's client, and raw
+// requests.
 
 import assert from 'node:assert/strict';
 import { rmSync, writeFileSync } from 'node:fs';
@@ -7,10 +8,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import './workers.mjs';
 import { WebSocket } from 'ws';
-import { PATIENCE_MS, eventually, settle, within } from '../_shared/facts.mjs';
+import { TIMEOUT_MS, eventually, ignoreErrors, withTimeout } from '../_shared/expect.mjs';
 import { Native } from '../_shared/native.mjs';
 
-// Both packages look for these, as they are in a browser.
+// Both packages expect these browser globals.
 globalThis.WebSocket = WebSocket;
 globalThis.location = { protocol: 'http:', host: 'a-page.example' };
 
@@ -20,47 +21,47 @@ const { CloudflareSandboxClient } = await import('@openai/agents-extensions/sand
 
 export { WebSocket };
 
-/** A shell that runs no start-up files of whoever started the server, as a part of a query. */
+/** Query parameter for a shell that does not run the start-up files of the server's user. */
 const shell = join(tmpdir(), `outlive-conformance-shell-${process.pid}`);
 writeFileSync(shell, '#!/bin/sh\nexec bash --norc\n', { mode: 0o755 });
 process.on('exit', () => rmSync(shell, { force: true }));
-export const PLAIN = `shell=${shell}`;
+export const PLAIN_SHELL_QUERY = `shell=${shell}`;
 export const STATELESS = '__DISABLE_SESSION__';
 
-let numbered = 0;
-export const fresh = (name = 's') => `${name}-${process.pid}-${(numbered += 1)}-${Math.random().toString(36).slice(2, 8)}`;
+let nameCount = 0;
+export const uniqueName = (name = 's') => `${name}-${process.pid}-${(nameCount += 1)}-${Math.random().toString(36).slice(2, 8)}`;
 
 export class Context extends Native {
   constructor(base) {
     super(base);
     this.url = `${base}/cloudflare`;
     this.ws = this.url.replace('http', 'ws');
-    this.atEnd = [];
+    this.cleanUpSteps = [];
     this.sessions = new Set();
   }
 
   async cleanUp() {
-    const settleSoon = (step) => settle(() => within(10_000, 'cleaning up', Promise.resolve().then(step)));
-    for (const step of this.atEnd.reverse()) await settleSoon(step);
-    for (const sessionId of this.sessions) await settleSoon(() => this.post('/api/session/delete', { sessionId }));
+    const runStep = (step) => ignoreErrors(() => withTimeout(10_000, 'cleaning up', Promise.resolve().then(step)));
+    for (const step of this.cleanUpSteps.reverse()) await runStep(step);
+    for (const sessionId of this.sessions) await runStep(() => this.post('/api/session/delete', { sessionId }));
   }
 
-  // ---- the container's client
+  // ---- the container client
 
   client(options = {}) {
     return new SandboxClient({ baseUrl: this.url, retryTimeoutMs: 0, ...options });
   }
 
-  /** The same over one socket. */
+  /** The same client over one WebSocket. */
   overSocket(path = '/ws', options = {}) {
     const client = new SandboxClient({ baseUrl: this.url, transportMode: 'websocket', wsUrl: `${this.ws}${path}`, retryTimeoutMs: 0, ...options });
-    this.atEnd.push(() => client.disconnect());
+    this.cleanUpSteps.push(() => client.disconnect());
     return client;
   }
 
-  /** The id of a session of this check alone. */
+  /** The id of a session for this check alone. */
   session(name) {
-    const id = fresh(name);
+    const id = uniqueName(name);
     this.sessions.add(id);
     return id;
   }
@@ -71,11 +72,11 @@ export class Context extends Native {
 
   async start(command, { sessionId = STATELESS, ...options } = {}, client = this.client()) {
     const started = await client.processes.startProcess(command, sessionId, options);
-    this.atEnd.push(() => client.processes.killProcess(started.processId));
+    this.cleanUpSteps.push(() => client.processes.killProcess(started.processId));
     return started;
   }
 
-  /** Every event of a stream that ends by itself. */
+  /** Collects all events of a stream that ends by itself. */
   async events(stream) {
     const all = [];
     for await (const event of parseSSEStream(await stream)) all.push(event);
@@ -84,8 +85,8 @@ export class Context extends Native {
 
   // ---- the terminal
 
-  /** A terminal as xterm.js is one to the addon, connected. `url` may be another socket of that kind. */
-  addon({ sessionId = this.session('pty'), url, size = [80, 24], query = `&${PLAIN}`, ...options } = {}) {
+  /** A connected addon with a fake xterm.js terminal. `url` may name another terminal socket. */
+  addon({ sessionId = this.session('pty'), url, size = [80, 24], query = `&${PLAIN_SHELL_QUERY}`, ...options } = {}) {
     const screen = new Screen(...size);
     const states = [];
     const addon = new SandboxAddon({
@@ -94,20 +95,20 @@ export class Context extends Native {
       ...options,
     });
     addon.activate(screen);
-    this.atEnd.push(() => addon.dispose());
+    this.cleanUpSteps.push(() => addon.dispose());
     addon.connect({ sandboxId: 'any', sessionId });
     const connected = () => eventually('connected', () => addon.state === 'connected');
     return { addon, screen, states, sessionId, connected };
   }
 
-  /** A socket without a client. */
+  /** A WebSocket without an official client. */
   async socket(url, { headers, reads = true } = {}) {
     const socket = new WebSocket(url, { headers });
     socket.binaryType = 'nodebuffer';
     const frames = [];
     const bytes = new Bytes();
     const closed = new Promise((resolve) => socket.once('close', (code) => resolve(code)));
-    this.atEnd.push(() => socket.terminate());
+    this.cleanUpSteps.push(() => socket.terminate());
     socket.on('error', () => {});
     socket.on('message', (data, isBinary) => {
       frames.push(isBinary ? 'binary' : JSON.parse(data.toString()));
@@ -116,40 +117,40 @@ export class Context extends Native {
     await new Promise((resolve, reject) => {
       socket.once('open', resolve);
       socket.once('unexpected-response', (_, response) => reject(Object.assign(new Error(`refused with ${response.statusCode}`), { response })));
-      socket.once('close', () => reject(new Error('closed before it was open')));
+      socket.once('close', () => reject(new Error('the socket closed before it opened')));
     });
     if (!reads) socket._socket.pause();
-    const say = (message) => socket.send(typeof message === 'string' || Buffer.isBuffer(message) ? message : JSON.stringify(message));
-    const told = (type) => eventually(`a frame ${type}`, () => frames.find((frame) => frame.type === type));
-    return { socket, frames, bytes, closed, say, told };
+    const send = (message) => socket.send(typeof message === 'string' || Buffer.isBuffer(message) ? message : JSON.stringify(message));
+    const waitForFrame = (type) => eventually(`a frame ${type}`, () => frames.find((frame) => frame.type === type));
+    return { socket, frames, bytes, closed, send, waitForFrame };
   }
 
   // ---- the bridge
 
   async bridge({ url = this.url, ...options } = {}) {
     const session = await new CloudflareSandboxClient({ workerUrl: url, ...options }).create();
-    this.atEnd.push(() => session.close());
+    this.cleanUpSteps.push(() => session.close());
     return session;
   }
 
   async sandboxId() {
     const { json } = await this.post('/v1/sandbox', undefined);
     assert.match(json.id, /^[a-z2-7]{26}$/);
-    this.atEnd.push(() => this.raw('DELETE', `/v1/sandbox/${json.id}`));
+    this.cleanUpSteps.push(() => this.raw('DELETE', `/v1/sandbox/${json.id}`));
     return json.id;
   }
 
-  /** A command over the bridge, raw: what it printed as bytes. */
+  /** Runs a command over the bridge with a raw request. Returns its output as bytes. */
   async exec(id, argv, { headers = {}, ...more } = {}) {
-    const answer = await this.post(`/v1/sandbox/${id}/exec`, { argv, ...more }, headers);
-    assert.equal(answer.status, 200, answer.text);
-    const events = answer.text.split('\n\n').filter((part) => part.startsWith('event: ')).map((part) => {
+    const reply = await this.post(`/v1/sandbox/${id}/exec`, { argv, ...more }, headers);
+    assert.equal(reply.status, 200, reply.text);
+    const events = reply.text.split('\n\n').filter((part) => part.startsWith('event: ')).map((part) => {
       const [, name, data] = part.match(/^event: (\S+)\ndata: (.*)$/);
       return { name, data };
     });
-    const of = (stream) => Buffer.concat(events.filter(({ name }) => name === stream).map(({ data }) => Buffer.from(data, 'base64')));
+    const bytesOf = (stream) => Buffer.concat(events.filter(({ name }) => name === stream).map(({ data }) => Buffer.from(data, 'base64')));
     const end = events.at(-1);
-    return { events, stdout: of('stdout'), stderr: of('stderr'), end: { name: end?.name, ...JSON.parse(end?.data ?? '{}') } };
+    return { events, stdout: bytesOf('stdout'), stderr: bytesOf('stderr'), end: { name: end?.name, ...JSON.parse(end?.data ?? '{}') } };
   }
 
   // ---- raw
@@ -172,31 +173,31 @@ export class Context extends Native {
     return this.raw('POST', path, { headers: { ...(sent === undefined ? {} : { 'content-type': 'application/json' }), ...headers }, body: sent, url });
   }
 
-  // ---- outlive's own API
+  // ---- outlive's native API
 
-  /** The native view of a process that this dialect knows by an id. */
+  /** The native record of a process with this id of the dialect. */
   async info(processId) {
     const { processes } = await this.native('GET', '/v1/processes');
     const found = processes.findLast((process) => process.id === processId || process.annotations?.['cloudflare.process'] === processId);
-    assert.ok(found, `${processId} is not known to the native API`);
+    assert.ok(found, `the native API does not list ${processId}`);
     return found;
   }
 }
 
-/** As much of xterm.js as the addon uses. */
+/** The part of xterm.js that the addon uses. */
 class Screen {
   constructor(cols, rows) {
-    Object.assign(this, { cols, rows, seen: new Bytes(), clears: 0, typed: new Set(), resized: new Set() });
+    Object.assign(this, { cols, rows, seen: new Bytes(), clears: 0, dataListeners: new Set(), resizeListeners: new Set() });
   }
 
   onData(listener) {
-    this.typed.add(listener);
-    return { dispose: () => this.typed.delete(listener) };
+    this.dataListeners.add(listener);
+    return { dispose: () => this.dataListeners.delete(listener) };
   }
 
   onResize(listener) {
-    this.resized.add(listener);
-    return { dispose: () => this.resized.delete(listener) };
+    this.resizeListeners.add(listener);
+    return { dispose: () => this.resizeListeners.delete(listener) };
   }
 
   write(data) {
@@ -205,22 +206,22 @@ class Screen {
 
   clear() {
     this.clears += 1;
-    this.seen.forget();
+    this.seen.reset();
   }
 
   focus() {}
 
   type(text) {
-    for (const listener of this.typed) listener(text);
+    for (const listener of this.dataListeners) listener(text);
   }
 
   resize(cols, rows) {
     Object.assign(this, { cols, rows });
-    for (const listener of this.resized) listener({ cols, rows });
+    for (const listener of this.resizeListeners) listener({ cols, rows });
   }
 }
 
-/** Bytes that come in, and a wait for a text in them. */
+/** Collects received bytes and waits for text in them. */
 export class Bytes {
   constructor() {
     this.parts = [];
@@ -232,7 +233,7 @@ export class Bytes {
     this.length += chunk.length;
   }
 
-  forget() {
+  reset() {
     this.parts = [];
     this.length = 0;
   }
@@ -246,30 +247,30 @@ export class Bytes {
     return this.all().toString('latin1');
   }
 
-  until(text) {
+  waitFor(text) {
     return eventually(JSON.stringify(text), () => this.text().includes(text)).catch((error) => {
       throw new Error(`${error.message} in ${JSON.stringify(this.text().slice(-200))}`);
     });
   }
 }
 
-/** A command on a terminal of the bridge's client, which hands its output out in turns. */
-export async function onTerminal(session, cmd) {
-  let said = await session.execCommand({ cmd, tty: true, yieldTimeMs: 500 });
-  const sessionId = Number(said.match(/session ID (\d+)/)?.[1]);
+/** Starts a command on a terminal of the bridge's client, which returns its output call by call. */
+export async function startTerminal(session, cmd) {
+  let output = await session.execCommand({ cmd, tty: true, yieldTimeMs: 500 });
+  const sessionId = Number(output.match(/session ID (\d+)/)?.[1]);
   const type = async (chars) => {
-    said += await session.writeStdin({ sessionId, chars, yieldTimeMs: 500 });
+    output += await session.writeStdin({ sessionId, chars, yieldTimeMs: 500 });
   };
-  // Each turn waits by itself, and a shell may take its time to begin.
-  const until = async (pattern) => {
-    for (const end = Date.now() + PATIENCE_MS; !pattern.test(said); await type('')) {
-      if (Date.now() > end) throw new Error(`never came: ${pattern} in ${JSON.stringify(said)}`);
+  // Each call waits for output, and a shell may be slow to start.
+  const waitFor = async (pattern) => {
+    for (const deadline = Date.now() + TIMEOUT_MS; !pattern.test(output); await type('')) {
+      if (Date.now() > deadline) throw new Error(`timed out waiting for ${pattern} in ${JSON.stringify(output)}`);
     }
   };
-  return { type, until };
+  return { type, waitFor };
 }
 
-/** node's own client: unlike fetch it reads only when it is asked to. */
+/** Uses node:http, which unlike fetch reads only on demand. */
 export function open(url, { method = 'POST', body, headers = {} } = {}) {
   return new Promise((resolve, reject) => {
     const all = { ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...headers };

@@ -1,5 +1,5 @@
-// Cloudflare's packages are made for Workers and their bundler. Here they are given the module `cloudflare:workers`, which they import
-// (nothing that the checks call uses what is behind its names), and the endings that they leave out of their own file names.
+// Cloudflare's packages are made for Workers and their bundler. This provides the module `cloudflare:workers` that they
+// import (the checks call nothing that uses it), and the file extensions that they omit in relative imports.
 
 import { register } from 'node:module';
 

@@ -1,6 +1,7 @@
-// Drives a live server with the official E2B SDKs: the JavaScript one here, the Python one in python/, which is run after it.
+// Drives a live server with the official E2B SDKs: the JavaScript SDK here, and after it the Python SDK in python/.
 
-import { readArguments, runSuite } from '../_shared/main.mjs';
+import { checkDocsPage } from '../_shared/docs_page.mjs';
+import { readArguments, runSuite } from '../_shared/suite.mjs';
 import { Context } from './support.mjs';
 
 import './checks/rest.mjs';
@@ -18,4 +19,5 @@ import './checks/binary.mjs';
 import './checks/access.mjs';
 import './checks/survival.mjs';
 
+await checkDocsPage('e2b', { env: (address) => ({ E2B_SANDBOX_URL: `http://${address}` }) });
 await runSuite(readArguments(), (base) => new Context(base), { python: 'after' });

@@ -1,30 +1,30 @@
-// What checks work with: the SDK's sandbox and the raw protocol.
+// The context of a check: the SDK's sandbox and raw requests.
 
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import { Sandbox } from 'e2b';
-import { PATIENCE_MS, settle, within } from '../_shared/facts.mjs';
+import { TIMEOUT_MS, ignoreErrors, withTimeout } from '../_shared/expect.mjs';
 import { Native } from '../_shared/native.mjs';
 
-/** Every command is a login shell: without a HOME of its own it would run the profile of whoever started the server. */
+/** Every command is a login shell. With another HOME it would run the profile of the server's user. */
 export const HOME = '/tmp';
 
 export class Context extends Native {
   constructor(base) {
     super(base);
     this.url = `${base}/e2b`;
-    this.atEnd = [];
+    this.cleanUpSteps = [];
     this.pids = new Set();
   }
 
   async cleanUp() {
-    for (const pid of this.pids) await settle(() => this.call('SendSignal', { process: { pid }, signal: 9 }));
-    for (const step of this.atEnd.reverse()) await settle(step);
+    for (const pid of this.pids) await ignoreErrors(() => this.call('SendSignal', { process: { pid }, signal: 9 }));
+    for (const step of this.cleanUpSteps.reverse()) await ignoreErrors(step);
   }
 
   // ---- the SDK
 
-  /** Without a control plane, as its debug mode is. */
+  /** The SDK's debug mode needs no control plane. */
   async sandbox(url = this.url) {
     return Sandbox.connect('any-id', { debug: true, sandboxUrl: url });
   }
@@ -74,7 +74,7 @@ export class Context extends Native {
     return { status: response.status, type: response.headers.get('content-type'), headers: response.headers, bytes, json };
   }
 
-  /** Opens a stream; its envelopes come as an async iterator, `abort` hangs up. */
+  /** Opens a stream. `envelopes` is an async iterator; `abort` disconnects. */
   async stream(method, messages, { headers = {}, codec = 'json', url = this.url, body } = {}) {
     const sent = body ?? Buffer.concat([].concat(messages).map((message) => envelope(0, encode(message))));
     const { response, request } = await post(`${url}/process.Process/${method}`, sent, {
@@ -82,7 +82,7 @@ export class Context extends Native {
       'connect-protocol-version': '1',
       ...headers,
     });
-    this.atEnd.push(() => request.destroy());
+    this.cleanUpSteps.push(() => request.destroy());
     return {
       status: response.statusCode,
       headers: response.headers,
@@ -92,10 +92,10 @@ export class Context extends Native {
     };
   }
 
-  /** All envelopes of a stream that ends by itself: its events, and how it ended. */
-  async whole(method, messages, options) {
+  /** Collects a stream that ends by itself: its events and its end envelope. */
+  async collectStream(method, messages, options) {
     const stream = await this.stream(method, messages, options);
-    assert.equal(stream.status, 200, 'streams answer 200, whatever happens');
+    assert.equal(stream.status, 200, 'streams always have status 200');
     const events = [];
     for await (const { flags, payload } of stream.envelopes) {
       const json = JSON.parse(payload.toString());
@@ -111,7 +111,7 @@ export class Context extends Native {
     return { process: { cmd, args, envs: { HOME }, ...config }, tag, pty, stdin };
   }
 
-  // ---- outlive's own API
+  // ---- outlive's native API
 
   nativeId(pid) {
     return `pid:${pid}`;
@@ -143,10 +143,10 @@ export async function* envelopes(readable) {
       rest = rest.subarray(5 + length);
     }
   }
-  assert.equal(rest.length, 0, 'an envelope was cut off');
+  assert.equal(rest.length, 0, 'the last envelope is incomplete');
 }
 
-/** node's own client: unlike fetch it reads only when it is asked to. `write` sends more before the end. */
+/** Uses node:http, which unlike fetch reads only on demand. `write` sends more before the end. */
 export function post(url, body, headers, { write } = {}) {
   return new Promise((resolve, reject) => {
     const request = http.request(url, { method: 'POST', headers, agent: false }, (response) => resolve({ response, request }));
@@ -159,26 +159,26 @@ export function post(url, body, headers, { write } = {}) {
 export const data = (events, stream = 'stdout') =>
   Buffer.concat(events.filter((event) => event.data?.[stream]).map((event) => Buffer.from(event.data[stream], 'base64')));
 
-/** Bytes that come in, and a wait for a text in them. */
+/** Collects received bytes and waits for text in them. */
 export class Bytes {
   constructor() {
     this.all = Buffer.alloc(0);
-    this.waiting = [];
+    this.waiters = [];
   }
 
   push(chunk) {
     this.all = Buffer.concat([this.all, chunk]);
-    this.waiting = this.waiting.filter((look) => !look());
+    this.waiters = this.waiters.filter((check) => !check());
   }
 
   text() {
     return this.all.toString('latin1');
   }
 
-  until(text) {
-    return within(PATIENCE_MS, `${JSON.stringify(text)} in ${JSON.stringify(this.text().slice(-200))}`, new Promise((resolve) => {
-      const look = () => this.text().includes(text) && (resolve(), true);
-      if (!look()) this.waiting.push(look);
+  waitFor(text) {
+    return withTimeout(TIMEOUT_MS, `${JSON.stringify(text)} in ${JSON.stringify(this.text().slice(-200))}`, new Promise((resolve) => {
+      const check = () => this.text().includes(text) && (resolve(), true);
+      if (!check()) this.waiters.push(check);
     }));
   }
 }

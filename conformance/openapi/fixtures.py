@@ -1,20 +1,20 @@
-"""Processes that made-up requests are pointed at, so that not every answer is a 404.
+"""Processes that generated requests name, so that not every response is a 404.
 
-Only processes of our own are ever named: the server has to be a fresh one.
+Requests name only processes of this run, so the server must be fresh.
 """
 
 import requests
 
 TIMEOUT = 10
-# They end by themselves even if we are killed.
-LIVES_MS = 120_000
+# The processes exit by themselves even if this script is killed.
+PROCESS_TIMEOUT_MS = 120_000
 SPECS = {
     "pipes": {"command": "cat", "args": []},
     "terminal": {"command": "cat", "args": [], "tty": True},
     "exited": {"command": "echo", "args": ["done"]},
     "reserved": {"command": "true", "start": False},
 }
-WANTED = {"pipes": "running", "terminal": "running", "exited": "exited", "reserved": "created"}
+EXPECTED_STATUS = {"pipes": "running", "terminal": "running", "exited": "exited", "reserved": "created"}
 
 
 class Fixtures:
@@ -23,31 +23,31 @@ class Fixtures:
         self.ids = {}
         self.limits = {path: self.call("GET", path).json() for path in ("/v1/processes/config", "/v1/config")}
         if self.call("GET", "/v1/processes?all=true").json()["processes"]:
-            raise SystemExit("the server has processes already; this needs a fresh one")
+            raise SystemExit("the server already has processes; start a fresh one")
 
-    def call(self, method, path, **more):
-        return requests.request(method, self.base_url + path, timeout=TIMEOUT, **more)
+    def call(self, method, path, **options):
+        return requests.request(method, self.base_url + path, timeout=TIMEOUT, **options)
 
     def id_of(self, kind):
-        """The id of a process in this state; made again when something has ended or deleted it."""
-        known = self.ids.get(kind)
-        if known is None or self.status(known) != WANTED[kind]:
-            self.ids[kind] = known = self.make(kind)
-        return known
+        """The id of a process in this state. It is created again if a request has ended or deleted it."""
+        id = self.ids.get(kind)
+        if id is None or self.status(id) != EXPECTED_STATUS[kind]:
+            self.ids[kind] = id = self.create(kind)
+        return id
 
-    def status(self, known):
-        answer = self.call("GET", f"/v1/processes/{known}")
-        return answer.json()["status"] if answer.ok else None
+    def status(self, id):
+        response = self.call("GET", f"/v1/processes/{id}")
+        return response.json()["status"] if response.ok else None
 
-    def make(self, kind):
-        answer = self.call("POST", "/v1/processes", json=SPECS[kind] | {"timeoutMs": LIVES_MS})
-        answer.raise_for_status()
-        made = answer.json()["id"]
-        if WANTED[kind] == "exited":
-            self.call("POST", f"/v1/processes/{made}/wait", json={"for": "exit", "timeoutMs": 5000})
-        return made
+    def create(self, kind):
+        response = self.call("POST", "/v1/processes", json=SPECS[kind] | {"timeoutMs": PROCESS_TIMEOUT_MS})
+        response.raise_for_status()
+        id = response.json()["id"]
+        if EXPECTED_STATUS[kind] == "exited":
+            self.call("POST", f"/v1/processes/{id}/wait", json={"for": "exit", "timeoutMs": 5000})
+        return id
 
     def restore_limits(self):
-        """Made-up limits must not decide the requests that follow."""
+        """Generated limits must not affect the requests that follow."""
         for path, limits in self.limits.items():
             self.call("POST", path, json=limits).raise_for_status()

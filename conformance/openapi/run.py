@@ -1,6 +1,6 @@
-"""Sends made-up requests to a live server and compares the answers with its own OpenAPI document.
+"""Sends generated requests to a live server and checks the responses against its OpenAPI document.
 
-The server must be fresh and must not ask for a token. Prints a line per operation, then `N passed, M failed`.
+The server must be fresh and must not require a token. Prints a line per operation, then `N passed, M failed`.
 """
 
 import argparse
@@ -16,50 +16,49 @@ import harmless
 from fixtures import SPECS, Fixtures
 
 HERE = Path(__file__).parent
-# More of the same says nothing new.
-MOST_FAILURES_SHOWN = 5
-# schemathesis learns the ids that it was answered, and would hardly ever ask for one that is not there.
-NOBODY = "proc_nobody"
+MAX_SHOWN_FAILURES = 5
+# schemathesis reuses ids from responses, and would hardly ever request an unknown one.
+UNKNOWN_ID = "proc_unknown"
 
 
-def guard_what_is_sent():
-    """Below everything that could make a request, ours and schemathesis's."""
+def refuse_harmful_requests():
+    """Installs the check below every sender of requests, this script and schemathesis."""
     send = requests.adapters.HTTPAdapter.send
 
-    def guarded(self, request, **kwargs):
-        harmless.refuse(request)
+    def checked_send(self, request, **kwargs):
+        harmless.refuse_harmful(request)
         return send(self, request, **kwargs)
 
-    requests.adapters.HTTPAdapter.send = guarded
+    requests.adapters.HTTPAdapter.send = checked_send
 
 
-def point(case, fixtures):
-    """Most requests about a process are about one that is there."""
-    given = case.path_parameters
-    if not given or not isinstance(given.get("id"), str):
+def name_existing_process(case, fixtures):
+    """Makes most requests about a process name an existing one."""
+    parameters = case.path_parameters
+    if not parameters or not isinstance(parameters.get("id"), str):
         return
-    kind = harmless.choose([*SPECS, None, NOBODY], [given, case.query, str(case.body)])
+    kind = harmless.choose([*SPECS, None, UNKNOWN_ID], [parameters, case.query, str(case.body)])
     if waits_long(case):
-        # Fine where there is nothing left to wait for.
+        # A long wait is harmless for a process that has exited.
         kind = "exited"
     if kind is not None:
-        case.path_parameters = given | {"id": NOBODY if kind == NOBODY else fixtures.id_of(kind)}
+        case.path_parameters = parameters | {"id": UNKNOWN_ID if kind == UNKNOWN_ID else fixtures.id_of(kind)}
 
 
 def waits_long(case):
     timeout = case.body.get("timeoutMs") if isinstance(case.body, dict) else None
-    # What waits for a process ends with it; nobody comes to listen on a port that was made up.
-    is_of_process = case.operation.path.endswith("/{id}/wait")
-    return is_of_process and harmless.is_number(timeout) and timeout > harmless.HUGE_MS
+    # A wait for a process ends with the process. A wait for a generated port would never end.
+    is_process_wait = case.operation.path.endswith("/{id}/wait")
+    return is_process_wait and harmless.is_number(timeout) and timeout > harmless.HUGE_MS
 
 
 def install_hooks(fixtures):
     @schemathesis.hook
     def before_call(context, case, kwargs):
         path = case.operation.path
-        point(case, fixtures)
+        name_existing_process(case, fixtures)
         case.query = harmless.tame_query(path, case.query)
-        if path in harmless.STARTS_SOMETHING:
+        if path in harmless.START_PATHS:
             case.body = harmless.tame_command(case.body)
         elif path.endswith("/wait") and isinstance(case.body, dict) and not waits_long(case):
             case.body = case.body | {"timeoutMs": harmless.limited(case.body.get("timeoutMs"))}
@@ -99,13 +98,13 @@ class Report:
         for label in self.operations:
             failures = dict(self.failures.get(label, {}))
             if label not in self.seen:
-                failures["not reached"] = "the time was over before, or nothing could be generated"
+                failures["not reached"] = "the time limit ended the run before, or no request could be generated"
             print(f"{'FAIL' if failures else 'ok'} {label} ({self.requests[label]} requests)")
-            for title, text in list(failures.items())[:MOST_FAILURES_SHOWN]:
+            for title, text in list(failures.items())[:MAX_SHOWN_FAILURES]:
                 print(f"    {title}")
                 print("".join(f"        {line}\n" for line in str(text).splitlines()), end="")
             failed += bool(failures)
-        # What belongs to no operation is not lost.
+        # Failures that belong to no operation.
         for label in self.failures.keys() - set(self.operations):
             print(f"FAIL {label}: {self.failures[label]}")
             failed += 1
@@ -114,11 +113,11 @@ class Report:
 
 
 def main():
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--base-url", required=True)
-    base_url = arguments.parse_args().base_url.rstrip("/")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--base-url", required=True)
+    base_url = parser.parse_args().base_url.rstrip("/")
 
-    guard_what_is_sent()
+    refuse_harmful_requests()
     install_hooks(Fixtures(base_url))
     config = schemathesis.Config.from_path(HERE / "schemathesis.toml")
     print(f"schemathesis {schemathesis.__version__}, seed {config.seed}")

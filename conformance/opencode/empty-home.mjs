@@ -1,9 +1,9 @@
-// Commands of a session run in a login shell. So that they do not depend on the profile of whoever started the common server, they get a server whose home is empty.
+// Session commands run in a login shell. These checks use a server with an empty home, so that no user's profile runs.
 
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { check } from '../_shared/frame.mjs';
+import { check } from '../_shared/runner.mjs';
 import { startServer } from '../_shared/server.mjs';
 
 let starting;
@@ -20,16 +20,16 @@ async function startWithEmptyHome() {
   }
 }
 
-/** A check against that server, which is started when it is first needed. */
+/** A check against a server with an empty home, which is started on first use. */
 export function checkInEmptyHome(name, fn, options) {
   check(name, async (t) => {
     starting ??= startWithEmptyHome();
-    t.move((await starting).url);
+    t.useServer((await starting).url);
     await fn(t);
   }, options);
 }
 
-/** If it never came up, the checks have said so. */
+/** If the server failed to start, the checks have reported it. */
 export async function stopServerWithEmptyHome() {
   await (await starting?.catch(() => undefined))?.stop();
 }

@@ -1,6 +1,8 @@
-// Drives a live server with both entries of the official OpenCode SDK, and with sockets as its web client opens them.
+// Drives a live server with both entry points of the official OpenCode SDK, and with sockets opened like its web
+// client.
 
-import { readArguments, runSuite } from '../_shared/main.mjs';
+import { checkDocsPage } from '../_shared/docs_page.mjs';
+import { readArguments, runSuite } from '../_shared/suite.mjs';
 import { stopServerWithEmptyHome } from './empty-home.mjs';
 import { Context } from './support.mjs';
 
@@ -22,4 +24,5 @@ import './checks/native.mjs';
 import './checks/access.mjs';
 import './checks/survival.mjs';
 
+await checkDocsPage('opencode');
 await runSuite(readArguments(), (base) => new Context(base), { end: stopServerWithEmptyHome });

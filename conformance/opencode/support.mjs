@@ -1,63 +1,63 @@
-// What checks work with: both clients of the SDK, and sockets as the web client opens them.
+// The context of a check: both clients of the SDK, and sockets opened like the web client.
 
 import assert from 'node:assert/strict';
-import { createOpencodeClient as createFirst } from '@opencode-ai/sdk/client';
-import { createOpencodeClient as createSecond } from '@opencode-ai/sdk/v2/client';
+import { createOpencodeClient as createV1 } from '@opencode-ai/sdk/client';
+import { createOpencodeClient as createV2 } from '@opencode-ai/sdk/v2/client';
 import WebSocket from 'ws';
-import { PATIENCE_MS, settle, within } from '../_shared/facts.mjs';
+import { TIMEOUT_MS, ignoreErrors, withTimeout } from '../_shared/expect.mjs';
 import { Native } from '../_shared/native.mjs';
 
 export class Context extends Native {
   constructor(base) {
     super(base);
-    this.atEnd = [];
-    this.move(base);
+    this.cleanUpSteps = [];
+    this.useServer(base);
   }
 
-  /** From now on it is about this server. */
-  move(base) {
+  /** Makes the following calls go to this server. */
+  useServer(base) {
     this.base = base;
     this.url = `${base}/opencode`;
-    /** The entry `@opencode-ai/sdk`. */
-    this.first = this.client(createFirst);
-    /** The entry `@opencode-ai/sdk/v2`. */
-    this.second = this.client(createSecond);
+    /** The client of `@opencode-ai/sdk`. */
+    this.sdkV1 = this.client(createV1);
+    /** The client of `@opencode-ai/sdk/v2`. */
+    this.sdkV2 = this.client(createV2);
   }
 
   client(create, options = {}) {
     return create({ baseUrl: this.url, ...options });
   }
 
-  firstWith(options) {
-    return this.client(createFirst, options);
+  sdkV1With(options) {
+    return this.client(createV1, options);
   }
 
-  secondWith(options) {
-    return this.client(createSecond, options);
+  sdkV2With(options) {
+    return this.client(createV2, options);
   }
 
   async cleanUp() {
-    for (const step of this.atEnd.reverse()) await settle(step);
+    for (const step of this.cleanUpSteps.reverse()) await ignoreErrors(step);
   }
 
   // ---- terminals
 
-  /** A terminal that runs a line of sh, by the second client. */
+  /** Creates a terminal that runs a line of sh, with the v2 client. */
   pty(line, options = {}) {
-    return this.made(this.second, { command: '/bin/sh', args: ['-c', line], ...options });
+    return this.createPty(this.sdkV2, { command: '/bin/sh', args: ['-c', line], ...options });
   }
 
-  async made(client, options) {
+  async createPty(client, options) {
     const pty = data(await client.pty.create(options));
     assert.match(pty.id, /^pty_/);
-    this.atEnd.push(() => this.native('DELETE', `/v1/processes/${nativeId(pty.id)}?force=true`));
+    this.cleanUpSteps.push(() => this.native('DELETE', `/v1/processes/${nativeId(pty.id)}?force=true`));
     return pty;
   }
 
-  /** Attached as the web client does it. */
+  /** Attaches like the web client. */
   async connect(id, { cursor, surface = '', query = {}, headers = {}, url = this.url } = {}) {
     const socket = this.socket(id, { cursor, surface, query, headers, url });
-    await within(PATIENCE_MS, 'the socket', socket.opened);
+    await withTimeout(TIMEOUT_MS, 'the socket', socket.opened);
     return socket;
   }
 
@@ -66,41 +66,41 @@ export class Context extends Native {
     if (cursor !== undefined) address.searchParams.set('cursor', cursor);
     for (const [name, value] of Object.entries(query)) address.searchParams.set(name, value);
     const socket = new Terminal(new WebSocket(address, { headers }));
-    this.atEnd.push(() => socket.socket.terminate());
+    this.cleanUpSteps.push(() => socket.socket.terminate());
     return socket;
   }
 
   // ---- events
 
-  /** Follows events with the SDK, and is there before it returns. */
-  async events(subscribe = (options) => this.second.event.subscribe(undefined, options)) {
+  /** Follows events with the SDK. Returns after the first event. */
+  async events(subscribe = (options) => this.sdkV2.event.subscribe(undefined, options)) {
     const abort = new AbortController();
-    this.atEnd.push(() => abort.abort());
+    this.cleanUpSteps.push(() => abort.abort());
     const events = new Events((await subscribe({ signal: abort.signal })).stream);
-    await events.until('the first one', ({ type, payload }) => (type ?? payload?.type) === 'server.connected');
+    await events.waitFor('the first event', ({ type, payload }) => (type ?? payload?.type) === 'server.connected');
     return events;
   }
 
   // ---- sessions
 
   async session(options = {}) {
-    const session = data(await this.second.session.create(options));
+    const session = data(await this.sdkV2.session.create(options));
     assert.match(session.id, /^ses_/);
-    this.atEnd.push(() => this.second.session.delete({ sessionID: session.id }));
+    this.cleanUpSteps.push(() => this.sdkV2.session.delete({ sessionID: session.id }));
     return session;
   }
 
-  /** Runs a line in a session of its own, and answers with its part. */
+  /** Runs a line in a session, a new one by default, and returns the resulting part. */
   async shell(command, session) {
     const { id } = session ?? (await this.session());
-    const { info, parts } = data(await this.second.session.shell({ sessionID: id, agent: 'build', command }));
+    const { info, parts } = data(await this.sdkV2.session.shell({ sessionID: id, agent: 'build', command }));
     assert.deepEqual([info.role, parts.length], ['assistant', 1]);
     return parts[0];
   }
 
-  // ---- outlive's own API
+  // ---- outlive's native API
 
-  /** Of a terminal, or of its id. */
+  /** Accepts a terminal or its id. */
   nativeId(pty) {
     return nativeId(pty.id ?? pty);
   }
@@ -120,20 +120,23 @@ export class Context extends Native {
 
 export const nativeId = (id) => id.replace(/^pty_/, 'proc_');
 
-/** What the SDK answered, if it is no error. */
+/** Returns the data of an SDK result that must not be an error. */
 export function data(result) {
   assert.equal(result.error, undefined, `an error: ${JSON.stringify(result.error)?.slice(0, 300)}`);
   return result.data;
 }
 
-/** The error that the SDK answered, with its status. */
-export function refused(result, status) {
+/** Returns the error of an SDK result that must have this status. */
+export function expectError(result, status) {
   assert.notEqual(result.error, undefined, `no error: ${JSON.stringify(result.data)?.slice(0, 300)}`);
   assert.equal(result.response.status, status);
   return result.error;
 }
 
-/** A socket as the web client reads it: text is output, one binary frame is the word about the place, and a cursor is kept. */
+/**
+ * A socket read like the web client does: text frames are output, one binary frame is the cursor, and each text
+ * advances it.
+ */
 export class Terminal {
   constructor(socket) {
     this.socket = socket;
@@ -141,7 +144,7 @@ export class Terminal {
     this.controls = [];
     this.text = '';
     this.recent = '';
-    this.waiting = [];
+    this.waiters = [];
     this.opened = new Promise((resolve, reject) => {
       socket.once('open', resolve);
       socket.once('unexpected-response', (_, response) => {
@@ -155,7 +158,7 @@ export class Terminal {
     this.closed = new Promise((resolve) => socket.once('close', (code, reason) => resolve({ code, reason: String(reason) })));
     socket.on('message', (bytes, isBinary) => {
       if (isBinary) {
-        assert.equal(bytes[0], 0, 'every binary frame is the word about the place');
+        assert.equal(bytes[0], 0, 'every binary frame is a cursor frame');
         const { cursor } = JSON.parse(bytes.subarray(1).toString());
         this.controls.push({ cursor, after: this.text.length });
         this.cursor = cursor;
@@ -166,7 +169,7 @@ export class Terminal {
         this.text += text;
         if (this.cursor !== undefined) this.cursor += text.length;
       }
-      this.waiting = this.waiting.filter((look) => !look(this.recent));
+      this.waiters = this.waiters.filter((check) => !check(this.recent));
     });
   }
 
@@ -174,28 +177,28 @@ export class Terminal {
     this.socket.send(text);
   }
 
-  /** Waits until the text is there; or for anything else that can be seen here. */
-  until(what, patience = PATIENCE_MS) {
-    // Only what is new is searched: there may be megabytes before it.
+  /** Waits for a text in the output, or for a condition on this terminal. */
+  waitFor(what, timeoutMs = TIMEOUT_MS) {
+    // Searches only new output, because there may be megabytes before it.
     const includes = (recent) => recent.includes(what);
     const found = typeof what === 'string' ? includes : () => what(this);
     const waited = new Promise((resolve) => {
-      const look = (recent) => found(recent) && (resolve(this), true);
-      if (!look(this.text)) this.waiting.push(look);
+      const check = (recent) => found(recent) && (resolve(this), true);
+      if (!check(this.text)) this.waiters.push(check);
     });
-    return within(patience, () => `${what} in ${JSON.stringify(this.text.slice(-200))}`, waited);
+    return withTimeout(timeoutMs, () => `${what} in ${JSON.stringify(this.text.slice(-200))}`, waited);
   }
 
-  /** The word about the place has come. */
+  /** Waits for the cursor frame. */
   ready() {
-    return this.until(({ controls }) => controls.length > 0);
+    return this.waitFor(({ controls }) => controls.length > 0);
   }
 
-  end() {
-    return within(PATIENCE_MS, 'the end of the socket', this.closed);
+  waitForClose() {
+    return withTimeout(TIMEOUT_MS, 'the end of the socket', this.closed);
   }
 
-  async hangUp() {
+  async disconnect() {
     this.socket.close();
     await this.closed;
   }
@@ -204,41 +207,41 @@ export class Terminal {
 class Events {
   constructor(stream) {
     this.all = [];
-    this.waiting = [];
+    this.waiters = [];
     this.ended = (async () => {
       for await (const event of stream) {
         this.all.push(event);
-        this.waiting = this.waiting.filter((look) => !look());
+        this.waiters = this.waiters.filter((check) => !check());
       }
-      throw new Error('the stream of events ended');
+      throw new Error('the event stream ended');
     })();
     this.ended.catch(() => {});
   }
 
-  async until(what, found) {
+  async waitFor(what, found) {
     const waited = new Promise((resolve) => {
-      const look = () => {
+      const check = () => {
         const event = this.all.find(found);
         if (event) resolve(event);
         return event !== undefined;
       };
-      if (!look()) this.waiting.push(look);
+      if (!check()) this.waiters.push(check);
     });
     const seen = () => this.all.map(({ type, payload }) => type ?? payload?.type).slice(-10);
-    return within(PATIENCE_MS, () => `the event ${what}; seen: ${seen()}`, Promise.race([waited, this.ended]));
+    return withTimeout(TIMEOUT_MS, () => `the event ${what}; seen: ${seen()}`, Promise.race([waited, this.ended]));
   }
 
-  of(type, id) {
+  withType(type, id) {
     return this.all.filter((event) => event.type === type && (id === undefined || JSON.stringify(event).includes(id)));
   }
 
-  /** The event of this type that has this in it. */
-  typed(type, id = '') {
-    return this.until(`${type} ${id}`, (event) => event.type === type && JSON.stringify(event).includes(id));
+  /** Waits for an event of this type whose JSON contains `id`. */
+  waitForType(type, id = '') {
+    return this.waitFor(`${type} ${id}`, (event) => event.type === type && JSON.stringify(event).includes(id));
   }
 }
 
-/** As a terminal shows it. */
-export const onTerminal = (text) => text.replaceAll('\n', '\r\n');
+/** Converts newlines like a terminal. */
+export const withTerminalNewlines = (text) => text.replaceAll('\n', '\r\n');
 
 export const basic = (password, user = 'opencode') => Buffer.from(`${user}:${password}`).toString('base64');

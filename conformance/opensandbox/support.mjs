@@ -1,23 +1,23 @@
-// What checks work with: the SDK's adapters, and raw HTTP and sockets where it has no call.
+// The context of a check: the SDK's adapters, and raw HTTP and sockets where they have no call.
 
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import { CommandsAdapter, HealthAdapter, MetricsAdapter, createExecdClient } from '@alibaba-group/opensandbox/internal';
 import WebSocket from 'ws';
-import { PATIENCE_MS, eventually, settle, within } from '../_shared/facts.mjs';
+import { TIMEOUT_MS, eventually, ignoreErrors, withTimeout } from '../_shared/expect.mjs';
 import { Native } from '../_shared/native.mjs';
 
 export class Context extends Native {
   constructor(base) {
     super(base);
     this.url = `${base}/opensandbox`;
-    this.atEnd = [];
+    this.cleanUpSteps = [];
     this.ids = new Set();
   }
 
   async cleanUp() {
-    for (const id of this.ids) await settle(() => fetch(`${this.url}/pty/${id}`, { method: 'DELETE' }));
-    for (const step of this.atEnd.reverse()) await settle(step);
+    for (const id of this.ids) await ignoreErrors(() => fetch(`${this.url}/pty/${id}`, { method: 'DELETE' }));
+    for (const step of this.cleanUpSteps.reverse()) await ignoreErrors(step);
   }
 
   // ---- the SDK
@@ -35,14 +35,14 @@ export class Context extends Native {
     return this.sdk().commands;
   }
 
-  /** What a command printed, its lines joined as users of this SDK do. */
+  /** Runs a command and joins its lines like users of this SDK do. */
   async run(command, options = {}) {
     const execution = await this.commands.run(command, options);
-    assert.ok(execution.id, 'every stream begins with an id');
+    assert.ok(execution.id, 'every stream starts with an id');
     return { ...execution, out: joined(execution.logs.stdout), err: joined(execution.logs.stderr) };
   }
 
-  /** In the background; its id is that of the command. */
+  /** Starts a background command and returns its id. */
   async background(command, options = {}) {
     const { id } = await this.commands.run(command, { ...options, background: true });
     assert.ok(id);
@@ -50,7 +50,7 @@ export class Context extends Native {
     return id;
   }
 
-  async untilOver(id) {
+  async waitForEnd(id) {
     return eventually(`the end of ${id}`, async () => {
       const status = await this.commands.getCommandStatus(id);
       assert.equal(typeof status.running, 'boolean');
@@ -77,7 +77,7 @@ export class Context extends Native {
     return { status: response.status, headers: response.headers, bytes, text: bytes.toString(), json };
   }
 
-  /** A stream of events as they come; `abort` hangs up. node's own client: unlike fetch it reads only when it is asked to. */
+  /** Opens a stream of events; `abort` disconnects. Uses node:http, which unlike fetch reads only on demand. */
   async stream(method, path, body, url = this.url) {
     const { response, request } = await new Promise((resolve, reject) => {
       const headers = body === undefined ? {} : { 'content-type': 'application/json' };
@@ -86,12 +86,12 @@ export class Context extends Native {
       request.end(body === undefined ? undefined : JSON.stringify(body));
     });
     request.on('error', () => {});
-    this.atEnd.push(() => request.destroy());
+    this.cleanUpSteps.push(() => request.destroy());
     return { status: response.statusCode, headers: response.headers, response, events: events(response), abort: () => request.destroy() };
   }
 
-  /** All events of a stream that ends by itself, without the signs of life. */
-  async whole(method, path, body) {
+  /** Collects the events of a stream that ends by itself, without pings. */
+  async collectStream(method, path, body) {
     const stream = await this.stream(method, path, body);
     assert.equal(stream.status, 200);
     const all = [];
@@ -103,17 +103,17 @@ export class Context extends Native {
 
   async socket(path, { url = this.url, headers = {} } = {}) {
     const socket = new Socket(new WebSocket(`${url.replace('http', 'ws')}${path}`, { headers }));
-    this.atEnd.push(() => socket.ws.terminate());
-    await within(PATIENCE_MS, `the handshake of ${path}`, socket.open);
+    this.cleanUpSteps.push(() => socket.ws.terminate());
+    await withTimeout(TIMEOUT_MS, `the handshake of ${path}`, socket.open);
     return socket;
   }
 
-  /** The answer to a handshake that is refused. */
+  /** Returns the response to a refused handshake. */
   async refusedSocket(path, options) {
     const ws = new WebSocket(`${this.url.replace('http', 'ws')}${path}`, options);
-    this.atEnd.push(() => ws.terminate());
-    return within(PATIENCE_MS, 'a refusal', new Promise((resolve, reject) => {
-      ws.once('open', () => reject(new Error('it was let in')));
+    this.cleanUpSteps.push(() => ws.terminate());
+    return withTimeout(TIMEOUT_MS, 'a refusal', new Promise((resolve, reject) => {
+      ws.once('open', () => reject(new Error('the handshake was accepted')));
       ws.once('error', reject);
       ws.once('unexpected-response', (_, response) => {
         let text = '';
@@ -123,7 +123,7 @@ export class Context extends Native {
     }));
   }
 
-  /** A terminal that nobody is connected to yet. */
+  /** Creates a terminal without connecting to it. */
   async pty(body = {}) {
     const { status, json } = await this.http('POST', '/pty', { body });
     assert.equal(status, 201);
@@ -134,36 +134,36 @@ export class Context extends Native {
 
   async connect(id, query = '') {
     const socket = await this.socket(`/pty/${id}/ws${query}`);
-    await socket.text('connected');
+    await socket.waitForFrame('connected');
     return socket;
   }
 
-  /** A shell without a prompt and without an echo, ready to be typed into. */
+  /** A shell without prompt and echo that reads its input. */
   async shell(query = '') {
     const id = await this.pty();
     const socket = await this.connect(id, query);
     socket.type("stty -echo 2>/dev/null; PS1=; PS2=; echo rea''dy\n");
-    await socket.until('ready');
+    await socket.waitFor('ready');
     return { id, socket };
   }
 
-  // ---- outlive's own API
+  // ---- outlive's native API
 
-  /** Those that outlive itself knows of whose command line has this. */
-  async listed(mark) {
+  /** The native processes whose record contains the marker. */
+  async findNative(marker) {
     const { processes } = await this.native('GET', '/v1/processes');
-    return processes.filter((process) => JSON.stringify(process).includes(mark));
+    return processes.filter((process) => JSON.stringify(process).includes(marker));
   }
 }
 
-/** A connection and all that has come of it: `frames` in order, `channels` by first byte, `raw` as one. */
+/** A connection and everything received: `frames` in order, `channels` by first byte, `raw` concatenated. */
 export class Socket {
   constructor(ws) {
     this.ws = ws;
     this.frames = [];
     this.channels = { 1: Buffer.alloc(0), 2: Buffer.alloc(0), 3: Buffer.alloc(0) };
     this.raw = Buffer.alloc(0);
-    this.waiting = [];
+    this.waiters = [];
     this.open = new Promise((resolve, reject) => {
       ws.once('open', resolve);
       ws.once('error', reject);
@@ -171,14 +171,14 @@ export class Socket {
     this.open.catch(() => {});
     this.closed = new Promise((resolve) => ws.once('close', (code, reason) => {
       this.end = { code, reason: reason.toString() };
-      this.look();
+      this.checkWaiters();
       resolve(this.end);
     }));
     ws.on('error', () => {});
-    ws.on('message', (data, isBinary) => this.take(data, isBinary));
+    ws.on('message', (data, isBinary) => this.onMessage(data, isBinary));
   }
 
-  take(data, isBinary) {
+  onMessage(data, isBinary) {
     if (isBinary) {
       this.raw = Buffer.concat([this.raw, data]);
       const channel = data[0];
@@ -189,41 +189,41 @@ export class Socket {
     } else {
       this.frames.push(JSON.parse(data.toString()));
     }
-    this.look();
+    this.checkWaiters();
   }
 
-  look() {
-    this.waiting = this.waiting.filter((look) => !look());
+  checkWaiters() {
+    this.waiters = this.waiters.filter((check) => !check());
   }
 
-  when(what, found) {
-    return within(PATIENCE_MS, `${what} in ${JSON.stringify(this.raw.toString('latin1').slice(-200))}`, new Promise((resolve, reject) => {
-      const look = () => {
+  waitUntil(what, found) {
+    return withTimeout(TIMEOUT_MS, `${what} in ${JSON.stringify(this.raw.toString('latin1').slice(-200))}`, new Promise((resolve, reject) => {
+      const check = () => {
         const value = found();
         if (value) resolve(value);
         else if (this.end) reject(new Error(`closed (${this.end.code}) before ${what}`));
         return Boolean(value) || Boolean(this.end);
       };
-      if (!look()) this.waiting.push(look);
+      if (!check()) this.waiters.push(check);
     }));
   }
 
-  /** Waits for a text in what was printed, whatever the framing. */
-  until(text) {
-    return this.when(JSON.stringify(text), () => this.printed().includes(text));
+  /** Waits for a text in the output, with any framing. */
+  waitFor(text) {
+    return this.waitUntil(JSON.stringify(text), () => this.printed().includes(text));
   }
 
-  /** All that was printed, in order. */
+  /** The output in order. */
   printed() {
     return this.frames.filter((frame) => frame.bytes).map((frame) => frame.bytes.toString('latin1')).join('');
   }
 
-  untilRaw(text) {
-    return this.when(JSON.stringify(text), () => this.raw.toString('latin1').includes(text));
+  waitForRaw(text) {
+    return this.waitUntil(JSON.stringify(text), () => this.raw.toString('latin1').includes(text));
   }
 
-  text(type) {
-    return this.when(`a frame of the type ${type}`, () => this.frames.find((frame) => frame.type === type));
+  waitForFrame(type) {
+    return this.waitUntil(`a frame of the type ${type}`, () => this.frames.find((frame) => frame.type === type));
   }
 
   type(text) {
@@ -234,8 +234,8 @@ export class Socket {
     this.ws.send(JSON.stringify(frame));
   }
 
-  async over() {
-    return within(PATIENCE_MS, 'the close', this.closed);
+  async waitForClose() {
+    return withTimeout(TIMEOUT_MS, 'the close', this.closed);
   }
 }
 
@@ -246,18 +246,18 @@ export async function* events(readable) {
   for await (const chunk of readable.setEncoding('utf8')) {
     rest += chunk;
     for (let at = rest.indexOf('\n\n'); at >= 0; at = rest.indexOf('\n\n')) {
-      // Bare objects: no `data:` before them.
+      // Events are bare JSON objects without `data:`.
       const event = JSON.parse(rest.slice(0, at));
-      assert.equal(typeof event.timestamp, 'number', 'every event has its time');
+      assert.equal(typeof event.timestamp, 'number', 'every event has a timestamp');
       yield event;
       rest = rest.slice(at + 2);
     }
   }
-  assert.equal(rest, '', 'an event was cut off');
+  assert.equal(rest, '', 'the last event is incomplete');
 }
 
-/** The error that a call of the SDK must end with. */
-export async function refused(promise, status, code, pattern = /./) {
+/** Asserts that an SDK call fails with this status and code, and returns the error. */
+export async function expectError(promise, status, code, pattern = /./) {
   const error = await promise.then(
     (value) => assert.fail(`expected ${status}, got ${JSON.stringify(value)?.slice(0, 200)}`),
     (reason) => reason,

@@ -1,10 +1,10 @@
 // Drives a live server with the official sandbox-agent SDK.
-// The server should be freshly started: the defaults and the order of numbered ids are looked at first.
+// The server must be freshly started: the checks read its defaults and the order of its ids.
 
-import { readArguments, runSuite } from '../_shared/main.mjs';
+import { readArguments, runSuite } from '../_shared/suite.mjs';
 import { Context } from './support.mjs';
 
-// The order matters for the first two only, see there.
+// The order matters for the first two only; see their comments.
 import './checks/config.mjs';
 import './checks/lifecycle.mjs';
 import './checks/connect.mjs';
@@ -19,6 +19,6 @@ import './checks/errors.mjs';
 import './checks/beyond.mjs';
 
 const given = readArguments({ token: { type: 'string' } }, '[--token T] ');
-// Without a token there is nothing to check.
+// Without a token the server requires none.
 if (given.token) await import('./checks/auth.mjs');
 await runSuite(given, (baseUrl) => new Context({ baseUrl, token: given.token }));

@@ -1,36 +1,37 @@
-// What the checks need: a client per check that cleans up after itself, collectors of bytes, comparisons.
+// The context of a check: a client that cleans up after itself, collectors of bytes, comparisons.
 
 import assert from 'node:assert/strict';
 import { setMaxListeners } from 'node:events';
 import { SandboxAgent, SandboxAgentError } from 'sandbox-agent';
 import { WebSocket } from 'ws';
-import { PATIENCE_MS, settle } from '../_shared/facts.mjs';
+import { TIMEOUT_MS, ignoreErrors, withTimeout } from '../_shared/expect.mjs';
 
 export const MB = 1_000_000;
 
-// Nothing new for this long after the program's end: nothing more will come. Longer than any pause of a reader here.
-const SILENCE_MS = PATIENCE_MS;
+// If nothing new comes for this long after the exit, nothing more will come. Longer than any reader's pause in these
+// checks.
+const QUIET_MS = TIMEOUT_MS;
 
-/** One check's view of the server. What it started is stopped and removed when the check is over. */
+/** The context of a check. Processes that it started are killed and deleted when the check ends. */
 export class Context {
-  #cleaners = [];
+  #cleanUpSteps = [];
   #started = [];
-  #over = new AbortController();
+  #abort = new AbortController();
 
   constructor({ baseUrl, token }) {
     this.baseUrl = baseUrl;
     this.token = token;
-    this.signal = this.#over.signal;
+    this.signal = this.#abort.signal;
     setMaxListeners(0, this.signal);
     this.agent = this.client();
   }
 
-  /** A client whose requests end with the check, so that one hanging call cannot reach into the next check. */
+  /** A client whose requests are aborted with the check, so that a hanging call cannot affect the next check. */
   client({ token = this.token, fetch: inner = fetch, signal = this.signal, ...options } = {}) {
     return new SandboxAgent({
       baseUrl: this.baseUrl,
       token,
-      // The gate is a check of its own (connect.mjs); the others need not ask for health every time.
+      // Waiting for health has its own check (connect.mjs); the others skip it.
       skipHealthCheck: true,
       fetch: (url, init = {}) =>
         inner(url, { ...init, signal: AbortSignal.any([signal, init.signal].filter(Boolean)) }),
@@ -38,7 +39,7 @@ export class Context {
     });
   }
 
-  /** A request that the SDK cannot make. The answer is returned whatever its status. */
+  /** Sends a request that the SDK cannot make. Returns the response, whatever its status. */
   raw(method, path, { headers = {}, body, query, token = this.token, signal = this.signal } = {}) {
     const url = new URL(`${this.baseUrl}${path}`);
     for (const [key, value] of Object.entries(query ?? {})) url.searchParams.set(key, value);
@@ -50,18 +51,18 @@ export class Context {
     return this.raw(method, path, { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });
   }
 
-  after(cleaner) {
-    this.#cleaners.push(cleaner);
+  onCleanUp(step) {
+    this.#cleanUpSteps.push(step);
   }
 
-  /** createProcess, remembered for the clean-up. */
+  /** Calls createProcess and registers the process for the clean-up. */
   async start(request) {
     const info = await this.agent.createProcess(request);
     this.#started.push(info);
     return info;
   }
 
-  /** A managed `sh -c script`; further values are $1, $2, … of the script. */
+  /** Starts `sh -c script`; `args` are $1, $2, … of the script. */
   startShell(script, { args = [], ...options } = {}) {
     return this.start({ command: 'sh', args: ['-c', script, 'sh', ...args], ...options });
   }
@@ -70,80 +71,80 @@ export class Context {
     return this.agent.runProcess({ command: 'sh', args: ['-c', script, 'sh', ...args], ...options });
   }
 
-  /** Waits until a condition that has no event of its own becomes true, and returns its value. */
-  async until(what, fact, ms = PATIENCE_MS) {
-    const end = Date.now() + ms;
+  /** Polls until a condition is truthy, and returns its value. */
+  async waitFor(what, condition, ms = TIMEOUT_MS) {
+    const deadline = Date.now() + ms;
     for (;;) {
       this.signal.throwIfAborted();
-      const value = await fact();
+      const value = await condition();
       if (value) return value;
-      if (Date.now() > end) throw new Error(`waited ${ms} ms in vain: ${what}`);
+      if (Date.now() > deadline) throw new Error(`not within ${ms} ms: ${what}`);
       await pause(20);
     }
   }
 
-  exited(id, ms) {
-    return this.until(`${id} has exited`, async () => {
+  waitForExit(id, ms) {
+    return this.waitFor(`${id} has exited`, async () => {
       const info = await this.agent.getProcess(id);
       return info.status === 'exited' && info;
     }, ms);
   }
 
-  /** Waits for a program's own word that it is where the check wants it. No follower is left behind. */
-  untilLogged(id, text) {
-    return this.until(`the log of ${id} has ${JSON.stringify(text)}`, async () => (await this.logBytes(id)).includes(text));
+  /** Waits for a text in the log without leaving a follower behind. */
+  waitForLog(id, text) {
+    return this.waitFor(`the log of ${id} has ${JSON.stringify(text)}`, async () => (await this.logBytes(id)).includes(text));
   }
 
-  /** All bytes that /logs has for a process. */
+  /** All bytes of a process's log. */
   async logBytes(id, query) {
     const { entries } = await this.agent.getProcessLogs(id, query);
     return Buffer.concat(entries.map(decodeEntry));
   }
 
-  /** followProcessLogs with everything it delivers. */
+  /** Calls followProcessLogs and collects all entries. */
   async follow(id, query = {}, { agent = this.agent } = {}) {
     const bytes = new Bytes(this.signal);
     const entries = [];
     const subscription = await agent.followProcessLogs(id, (entry) => {
-      // The data is kept once, in `bytes`.
+      // The data is kept in `bytes` only.
       entries.push({ ...entry, data: undefined });
       bytes.push(decodeEntry(entry));
     }, query);
-    this.after(() => subscription.close());
+    this.onCleanUp(() => subscription.close());
     return { bytes, entries, close: () => subscription.close(), closed: subscription.closed };
   }
 
-  /** connectProcessTerminal, once it is ready. */
+  /** Calls connectProcessTerminal and waits until it is ready. */
   async attach(id, options) {
-    const terminal = this.dial(id, options);
-    await within(PATIENCE_MS, 'terminal ready', terminal.ready);
+    const terminal = this.openTerminal(id, options);
+    await withTimeout(TIMEOUT_MS, 'terminal ready', terminal.ready);
     return terminal;
   }
 
-  /** connectProcessTerminal with everything it delivers, in the order of the wire. */
-  dial(id, { agent = this.agent, ...options } = {}) {
-    const session = agent.connectProcessTerminal(id, { WebSocket: TappedWebSocket, ...options });
+  /** Calls connectProcessTerminal and collects all frames in wire order. */
+  openTerminal(id, { agent = this.agent, ...options } = {}) {
+    const session = agent.connectProcessTerminal(id, { WebSocket: RecordingWebSocket, ...options });
     const terminal = new Terminal(session, this.signal);
-    this.after(() => terminal.socket.terminate());
+    this.onCleanUp(() => terminal.socket.terminate());
     return terminal;
   }
 
-  /** A plain WebSocket on any path of the server. */
+  /** Opens a plain WebSocket on any path of the server. */
   socket(path) {
     const url = new URL(`${this.baseUrl}${path}`.replace(/^http/, 'ws'));
     const headers = this.token ? { authorization: `Bearer ${this.token}` } : {};
-    const socket = new TappedWebSocket(url, { headers });
+    const socket = new RecordingWebSocket(url, { headers });
     socket.on('error', () => {});
-    this.after(() => socket.terminate());
+    this.onCleanUp(() => socket.terminate());
     return socket;
   }
 
-  /** The status with which the server refuses an upgrade, or 101. */
+  /** Returns the status of an upgrade request: 101, or that of the refusal. */
   upgradeStatus(path, headers = {}) {
     return new Promise((resolve, reject) => {
       const url = `${this.baseUrl}${path}`.replace(/^http/, 'ws');
       const socket = new WebSocket(url, { headers });
-      this.after(() => socket.terminate());
+      this.onCleanUp(() => socket.terminate());
       socket.on('open', () => resolve(101));
       socket.on('unexpected-response', (request, response) => {
         resolve(response.statusCode);
@@ -153,76 +154,76 @@ export class Context {
     });
   }
 
-  /** Applies changed limits for the length of this check. */
-  async limits(changes) {
+  /** Changes limits until the end of this check. */
+  async changeLimits(changes) {
     const before = await this.agent.getProcessConfig();
-    this.after(() => this.#janitor().setProcessConfig(before));
+    this.onCleanUp(() => this.#cleanUpClient().setProcessConfig(before));
     await this.agent.setProcessConfig({ ...before, ...changes });
   }
 
-  /** A directory on the server's machine. */
+  /** Creates a directory on the server's machine. */
   async tempDir() {
     const { stdout } = await this.runShell('mktemp -d');
     const path = stdout.trim();
     assert.match(path, /^\/.+/);
-    this.after(() => this.#janitor().runProcess({ command: 'rm', args: ['-rf', path] }));
+    this.onCleanUp(() => this.#cleanUpClient().runProcess({ command: 'rm', args: ['-rf', path] }));
     return path;
   }
 
   /**
-   * A living process by its pid and its start: pids come round quickly on a busy machine.
-   * It is asked for through the server, which may have a pid namespace of its own.
+   * Finds a running process and its start time, because pids are reused quickly on a busy machine.
+   * The lookup runs on the server, which may have its own pid namespace.
    */
-  async lookUp(pid) {
+  async findProcess(pid) {
     const { stdout } = await this.runShell('cat "/proc/$1/stat" 2>/dev/null', { args: [String(pid)] });
-    // The name in the middle may hold anything; state and start are the 1st and the 20th after it.
+    // The name may contain any character; state and start time are the 1st and the 20th field after it.
     const fields = stdout.slice(stdout.lastIndexOf(')') + 2).split(' ');
     const [state, started] = [fields[0], fields[19]];
     return started === undefined || state === 'Z' || state === 'X' ? null : { pid: String(pid), started };
   }
 
-  /** A process found by `lookUp` must be gone by now. */
-  async gone(what, found) {
+  /** Waits until a process found by `findProcess` no longer exists. */
+  async expectGone(what, found) {
     if (found === null) return;
-    const isGone = async () => (await this.lookUp(found.pid))?.started !== found.started;
+    const isGone = async () => (await this.findProcess(found.pid))?.started !== found.started;
     try {
-      await this.until(`${what} (pid ${found.pid}) is gone`, isGone);
+      await this.waitFor(`${what} (pid ${found.pid}) no longer exists`, isGone);
     } catch (error) {
       this.killAtEnd(found);
       throw error;
     }
   }
 
-  /** For a process that a server may leave behind. */
+  /** Kills a process that the server may leave running. */
   killAtEnd({ pid, started }) {
     const script = 's=$(cat "/proc/$1/stat") && set -- "$1" "$2" ${s##*) } && [ "${22}" = "$2" ] && kill -9 "$1"';
-    this.after(() => this.#janitor().runProcess({ command: 'sh', args: ['-c', script, 'sh', pid, started] }));
+    this.onCleanUp(() => this.#cleanUpClient().runProcess({ command: 'sh', args: ['-c', script, 'sh', pid, started] }));
   }
 
   async cleanUp() {
-    // Ends every request and wait that the check still has in flight.
-    this.#over.abort();
-    for (const cleaner of this.#cleaners.reverse()) {
-      await settle(cleaner);
+    // Aborts all requests and waits of the check.
+    this.#abort.abort();
+    for (const step of this.#cleanUpSteps.reverse()) {
+      await ignoreErrors(step);
     }
     await inBatches(this.#started, 16, (info) => this.#remove(info));
   }
 
   async #remove({ id }) {
-    const janitor = this.#janitor();
-    await settle(async () => {
-      await janitor.killProcess(id, { waitMs: 3_000 });
-      await janitor.deleteProcess(id);
+    const client = this.#cleanUpClient();
+    await ignoreErrors(async () => {
+      await client.killProcess(id, { waitMs: 3_000 });
+      await client.deleteProcess(id);
     });
   }
 
-  /** A client that still works when the check is out of time, but not for long. */
-  #janitor() {
-    return this.client({ signal: AbortSignal.timeout(PATIENCE_MS) });
+  /** A client that works after the check was aborted, with its own timeout. */
+  #cleanUpClient() {
+    return this.client({ signal: AbortSignal.timeout(TIMEOUT_MS) });
   }
 }
 
-/** Bytes as they come in, and waiting for more of them. */
+/** Collects received bytes and waits for more. */
 export class Bytes {
   length = 0;
   #chunks = [];
@@ -247,8 +248,8 @@ export class Bytes {
     return this.buffer().toString('utf8');
   }
 
-  /** Resolves as soon as `fact(this)` holds; it is asked again whenever bytes arrive. */
-  until(what, fact, ms = PATIENCE_MS) {
+  /** Resolves as soon as `condition(this)` is truthy. It is evaluated whenever bytes arrive. */
+  waitFor(what, condition, ms = TIMEOUT_MS) {
     return new Promise((resolve, reject) => {
       const finish = (settleWith, value) => {
         clearTimeout(timer);
@@ -256,43 +257,43 @@ export class Bytes {
         settleWith(value);
       };
       const listener = () => {
-        const value = fact(this);
+        const value = condition(this);
         if (value) finish(resolve, value);
       };
-      const give = () => {
+      const fail = () => {
         const seen = this.length > 200 ? `${this.length} bytes` : JSON.stringify(this.text());
-        finish(reject, new Error(`waited ${ms} ms in vain: ${what}; got ${seen}`));
+        finish(reject, new Error(`not within ${ms} ms: ${what}; received ${seen}`));
       };
-      const timer = setTimeout(give, ms);
-      this.#signal.addEventListener('abort', give, { once: true });
+      const timer = setTimeout(fail, ms);
+      this.#signal.addEventListener('abort', fail, { once: true });
       this.#listeners.add(listener);
       listener();
     });
   }
 
-  untilText(part, ms) {
-    return this.until(`output has ${JSON.stringify(part)}`, () => this.text().includes(part), ms);
+  waitForText(part, ms) {
+    return this.waitFor(`output has ${JSON.stringify(part)}`, () => this.text().includes(part), ms);
   }
 
-  untilLength(length, ms) {
-    return this.until(`${length} bytes of output`, () => this.length >= length, ms);
+  waitForLength(length, ms) {
+    return this.waitFor(`${length} bytes of output`, () => this.length >= length, ms);
   }
 
-  /** Resolves at `length` bytes, or when the source has ended and nothing has come for a while: a loss. */
-  async untilLengthOrLoss(t, length, ended) {
+  /** Resolves at `length` bytes, or when the source has ended and no bytes came for a while, which is a loss. */
+  async waitForLengthOrLoss(t, length, ended) {
     let seen = -1;
     let since = Date.now();
-    await t.until(`${length} bytes, or an end`, async () => {
+    await t.waitFor(`${length} bytes, or an end`, async () => {
       if (this.length !== seen) {
         seen = this.length;
         since = Date.now();
       }
-      return this.length >= length || (Date.now() - since > SILENCE_MS && (await ended()));
+      return this.length >= length || (Date.now() - since > QUIET_MS && (await ended()));
     }, 90_000);
   }
 }
 
-/** The SDK's terminal session and what came over its wire. */
+/** The SDK's terminal session and everything received. */
 class Terminal {
   constructor(session, signal) {
     this.session = session;
@@ -306,12 +307,12 @@ class Terminal {
     this.closed = session.closed;
   }
 
-  /** Frames by kind, in order, runs of binary ones counted once: ['ready', 'bytes', 'exit', 'close']. */
+  /** Frame kinds in order, consecutive binary frames once: ['ready', 'bytes', 'exit', 'close']. */
   get shape() {
     return this.socket.frames.map(({ kind }) => kind).filter((kind, i, all) => kind !== 'bytes' || all[i - 1] !== kind);
   }
 
-  /** The text frames, parsed. */
+  /** The parsed text frames. */
   get texts() {
     return this.socket.frames.flatMap(({ text }) => (text === undefined ? [] : [JSON.parse(text)]));
   }
@@ -320,23 +321,23 @@ class Terminal {
     this.session.sendInput(data);
   }
 
-  /** The exit frame, once the server has closed the connection and every byte is delivered. */
-  async end(ms = PATIENCE_MS) {
-    const [exit] = await within(ms, 'terminal exit and close', Promise.all([this.exit, this.closed]));
+  /** Returns the exit frame after the server has closed the connection. */
+  async end(ms = TIMEOUT_MS) {
+    const [exit] = await withTimeout(ms, 'terminal exit and close', Promise.all([this.exit, this.closed]));
     return exit;
   }
 
-  untilError(count = 1) {
-    return within(PATIENCE_MS, `${count} error frames`, new Promise((resolve) => {
-      const look = () => this.errors.length >= count && resolve(this.errors.at(-1));
-      this.session.onError(look);
-      look();
+  waitForErrors(count = 1) {
+    return withTimeout(TIMEOUT_MS, `${count} error frames`, new Promise((resolve) => {
+      const check = () => this.errors.length >= count && resolve(this.errors.at(-1));
+      this.session.onError(check);
+      check();
     }));
   }
 }
 
-/** The SDK hands bytes over a little later than text; the order on the wire is taken down before it. */
-class TappedWebSocket extends WebSocket {
+/** Records the wire order of frames, because the SDK delivers binary frames later than text frames. */
+class RecordingWebSocket extends WebSocket {
   frames = [];
 
   constructor(...args) {
@@ -364,8 +365,8 @@ function frameType(text) {
 
 // ---- comparisons
 
-/** Equal in length and in every byte; tells where the first difference is. */
-export function sameBytes(actual, expected, what = 'output') {
+/** Asserts that both are equal; the error shows the first difference. */
+export function assertSameBytes(actual, expected, what = 'output') {
   if (actual.equals(expected)) return;
   const shorter = Math.min(actual.length, expected.length);
   let at = 0;
@@ -377,8 +378,8 @@ export function sameBytes(actual, expected, what = 'output') {
   );
 }
 
-/** The SDK's error with this status; returns its problem body, which must be a complete one. */
-export async function refused(promise, status, { type, code } = {}) {
+/** Asserts that an SDK call fails with this status and a complete problem document, and returns the problem. */
+export async function expectProblem(promise, status, { type, code } = {}) {
   const error = await promise.then(
     (value) => assert.fail(`expected ${status}, got a result: ${JSON.stringify(value)?.slice(0, 200)}`),
     (reason) => reason,
@@ -403,7 +404,7 @@ export function assertProblem(problem, status) {
 
 // ---- server-sent events
 
-/** The events of a stream, comments left out. */
+/** Parses the events of a stream and skips comments. */
 export async function* readEvents(response) {
   const decoder = new TextDecoder();
   let rest = '';
@@ -418,20 +419,12 @@ export async function* readEvents(response) {
   }
 }
 
-// ---- small things
+// ---- decoding, timing, batches
 
 export const decodeEntry = (entry) => Buffer.from(entry.data, 'base64');
 
-/** Only for a reader that is slow on purpose and for the step of a poll. */
+/** Only for readers that are slow on purpose and for polling. */
 export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-
-export function within(ms, what, promise) {
-  let timer;
-  const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`${what}: not within ${ms} ms`)), ms);
-  });
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
-}
 
 export async function timed(promise) {
   const start = performance.now();

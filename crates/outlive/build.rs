@@ -1,4 +1,4 @@
-//! Packs the console, which is embedded. Browsers take it packed; nobody else asks for it.
+//! Compresses the web console, which the binary embeds.
 
 use std::io::Write as _;
 use std::path::Path;

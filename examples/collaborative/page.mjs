@@ -4,8 +4,8 @@ import { FitAddon } from '@xterm/addon-fit';
 import { Terminal } from '@xterm/xterm';
 
 const find = (selector) => document.querySelector(selector);
-const asked = new URLSearchParams(location.search);
-if (asked.has('room')) enter(asked.get('room'), asked.get('name'), asked.has('look'));
+const parameters = new URLSearchParams(location.search);
+if (parameters.has('room')) enterRoom(parameters.get('room'), parameters.get('name'), parameters.has('readonly'));
 else listRooms();
 
 async function listRooms() {
@@ -13,18 +13,18 @@ async function listRooms() {
   find('#rooms').replaceChildren(...rooms.map((room) => new Option(room, room)));
 }
 
-function enter(room, name, readOnly) {
+function enterRoom(room, name, readOnly) {
   find('form').hidden = true;
   find('header').hidden = false;
   find('#room').textContent = room;
-  // The server of this page passes on what belongs to this room, and knows by the address who it is.
+  // This page's server forwards requests below this URL to the room, and takes the name from it.
   const url = `${location.origin}/in/${encodeURIComponent(room)}/as/${encodeURIComponent(name)}`;
   const addon = new OutliveAddon({ client: new Outlive({ url }), readOnly });
   const [terminal, fit] = [new Terminal(), new FitAddon()];
   terminal.loadAddon(fit);
   terminal.loadAddon(addon);
   terminal.open(find('#terminal'));
-  // A viewer has the size of the others.
+  // A viewer shows the effective size of the terminal.
   if (!readOnly) new ResizeObserver(() => fit.fit()).observe(find('#terminal'));
   addon.onStateChange((state) => (find('#state').textContent = state.error?.message ?? state.name));
   addon.connect('the-room');
@@ -33,11 +33,14 @@ function enter(room, name, readOnly) {
 }
 
 async function showPeople(url) {
-  const people = await fetch(url).then((response) => (response.ok ? response.json() : []), () => []);
+  const people = await fetch(url).then(
+    (response) => (response.ok ? response.json() : []),
+    () => [],
+  );
   const badges = people.map(({ name, role, isTyping, sizes }) => {
     const badge = document.createElement('span');
     badge.className = isTyping ? 'person typing' : 'person';
-    badge.textContent = `${name}${role === 'viewer' ? ' (looks)' : ''}${sizes ? ' ⤢' : ''}`;
+    badge.textContent = `${name}${role === 'viewer' ? ' (read-only)' : ''}${sizes ? ' ⤢' : ''}`;
     return badge;
   });
   find('#people').replaceChildren(...badges);

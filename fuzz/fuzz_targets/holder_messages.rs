@@ -1,5 +1,5 @@
-//! What is understood can be said again, and then means the same. (Not byte for byte: a peer of another version sends
-//! more or fewer fields.)
+//! A decoded message is equal after it was encoded and decoded again. The bytes may differ, because a peer of another
+//! version sends more or fewer fields.
 #![no_main]
 
 use outlive_holder::wire::{ToHolder, ToServer};

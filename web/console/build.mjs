@@ -1,5 +1,5 @@
-// Bundles the console into dist/, which is checked in and embedded by the server: node build.mjs [FOLDER]
-// The same source gives the same bytes.
+// Bundles the console: node build.mjs [DIRECTORY]
+// The default is dist/, which is committed and embedded in the server. The build is reproducible.
 
 import { copyFile, mkdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
@@ -8,13 +8,13 @@ import { build } from 'esbuild';
 import { strictStyles } from './strict_styles.mjs';
 
 const here = fileURLToPath(new URL('.', import.meta.url));
-const out = resolve(process.argv[2] ?? join(here, 'dist'));
+const outDir = resolve(process.argv[2] ?? join(here, 'dist'));
 
-await mkdir(out, { recursive: true });
+await mkdir(outDir, { recursive: true });
 await build({
   absWorkingDir: here,
   entryPoints: { app: 'src/main.ts' },
-  outdir: out,
+  outdir: outDir,
   bundle: true,
   minify: true,
   format: 'iife',
@@ -24,4 +24,4 @@ await build({
   logLevel: 'warning',
   plugins: [strictStyles(await readFile(new URL('./src/strict_styles/constructed.js', import.meta.url), 'utf8'))],
 });
-await copyFile(join(here, 'src/page/index.html'), join(out, 'index.html'));
+await copyFile(join(here, 'src/page/index.html'), join(outDir, 'index.html'));

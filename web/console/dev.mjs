@@ -1,5 +1,5 @@
-// The console as the server will show it, before a running server: node dev.mjs --server http://127.0.0.1:2468 [--port 0]
-// Serves dist/ under /ui with its policy, and hands everything else on.
+// Serves dist/ under /ui and forwards all other requests to a running server:
+//   node dev.mjs --server http://127.0.0.1:2468 [--port 2480]
 
 import { createServer, request } from 'node:http';
 import { readFile } from 'node:fs/promises';
@@ -8,8 +8,8 @@ import { pipeline } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 
-/** What the console needs, and no more. */
-export const POLICY = [
+/** The same policy as the server's. */
+const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
   "style-src 'self'",
@@ -29,51 +29,56 @@ const FILES = {
 };
 const DIST = fileURLToPath(new URL('./dist/', import.meta.url));
 
-/** Listens on loopback; resolves with its address. */
-export async function serveConsole(server, port = 0) {
-  const target = new URL(server);
-  /** The server lets in only pages of its own, which ours are to be. */
-  const handedOn = (headers) => {
-    const given = { ...headers, host: target.host };
-    if (given.origin) given.origin = target.origin;
-    return given;
-  };
-  const front = createServer(async (ask, answer) => {
-    const file = FILES[new URL(ask.url, server).pathname];
-    if (file) {
-      const headers = { 'content-type': file[1], 'content-security-policy': POLICY, 'x-content-type-options': 'nosniff' };
-      answer.writeHead(200, { ...headers, 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' });
-      return answer.end(await readFile(DIST + file[0]));
-    }
-    const to = request(
-      { host: target.hostname, port: target.port, method: ask.method, path: ask.url, headers: handedOn(ask.headers) },
-      (from) => {
-        answer.writeHead(from.statusCode, from.headers);
-        // An answer that breaks off there breaks off here.
-        pipeline(from, answer, () => {});
-      },
-    );
-    to.on('error', () => answer.destroy());
-    answer.on('close', () => to.destroy());
-    ask.pipe(to);
-  });
-  front.on('upgrade', (ask, socket, head) => {
-    const to = connect(Number(target.port), target.hostname, () => {
-      const lines = Object.entries(handedOn(ask.headers)).map(([name, value]) => `${name}: ${value}`);
-      to.write(`${ask.method} ${ask.url} HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n`);
-      to.write(head);
-      to.pipe(socket).pipe(to);
-    });
-    to.on('error', () => socket.destroy());
-    socket.on('error', () => to.destroy());
-  });
-  await new Promise((resolve) => front.listen(port, '127.0.0.1', resolve));
-  return { url: `http://127.0.0.1:${front.address().port}`, close: () => (front.closeAllConnections(), front.close()) };
+const { values } = parseArgs({ options: { server: { type: 'string' }, port: { type: 'string', default: '2480' } } });
+if (!values.server) throw new Error('--server is missing; for example --server http://127.0.0.1:2468');
+const target = new URL(values.server);
+
+/** Host and Origin become the server's own, since it rejects others. */
+function forwardedHeaders(headers) {
+  const forwarded = { ...headers, host: target.host };
+  if (forwarded.origin) forwarded.origin = target.origin;
+  return forwarded;
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const { values } = parseArgs({ options: { server: { type: 'string' }, port: { type: 'string', default: '2480' } } });
-  if (!values.server) throw new Error('say where outlive is: --server http://127.0.0.1:2468');
-  const { url } = await serveConsole(values.server, Number(values.port));
-  console.log(`console at ${url}/ui`);
+async function serveFile(response, [name, type]) {
+  response.writeHead(200, {
+    'content-type': type,
+    'content-security-policy': CONTENT_SECURITY_POLICY,
+    'x-content-type-options': 'nosniff',
+    'cache-control': 'no-store',
+    'referrer-policy': 'no-referrer',
+  });
+  response.end(await readFile(DIST + name));
 }
+
+function forward(incoming, response) {
+  const { method, url: path } = incoming;
+  const headers = forwardedHeaders(incoming.headers);
+  const outgoing = request({ host: target.hostname, port: target.port, method, path, headers }, (upstream) => {
+    response.writeHead(upstream.statusCode, upstream.headers);
+    // `pipeline` also forwards that the upstream response was cut off.
+    pipeline(upstream, response, () => {});
+  });
+  outgoing.on('error', () => response.destroy());
+  response.on('close', () => outgoing.destroy());
+  incoming.pipe(outgoing);
+}
+
+const proxy = createServer(async (incoming, response) => {
+  const file = FILES[new URL(incoming.url, target).pathname];
+  if (file) await serveFile(response, file);
+  else forward(incoming, response);
+});
+proxy.on('upgrade', (incoming, socket, head) => {
+  const upstream = connect(Number(target.port), target.hostname, () => {
+    const lines = Object.entries(forwardedHeaders(incoming.headers)).map(([name, value]) => `${name}: ${value}`);
+    upstream.write(`${incoming.method} ${incoming.url} HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n`);
+    upstream.write(head);
+    upstream.pipe(socket).pipe(upstream);
+  });
+  upstream.on('error', () => socket.destroy());
+  socket.on('error', () => upstream.destroy());
+});
+proxy.listen(Number(values.port), '127.0.0.1', () => {
+  console.log(`console at http://127.0.0.1:${proxy.address().port}/ui`);
+});

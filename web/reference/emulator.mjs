@@ -1,51 +1,59 @@
-// One xterm.js without a page, fed with bytes at once (its own `write` waits for timers).
+// A headless xterm.js that parses synchronously (its own `write` waits for timers). Also works around faults of
+// xterm.js 6.0.0 that a repaint should not have to reproduce.
 
 import headless from '@xterm/headless';
 import unicode11 from '@xterm/addon-unicode11';
 
-/** Lines that xterm.js keeps above the screen here: what a client may ask for at most. */
-export const HISTORY = 1000;
+/** The largest scrollback that a client may request. */
+const SCROLLBACK_LINES = 1000;
 
-const NOTHING = new Uint8Array(0);
+const EMPTY = new Uint8Array(0);
 
 export class Emulator {
   constructor(cols, rows) {
-    this.terminal = new headless.Terminal({ cols, rows, scrollback: HISTORY, allowProposedApi: true, logLevel: 'off' });
+    this.terminal = new headless.Terminal({
+      cols,
+      rows,
+      scrollback: SCROLLBACK_LINES,
+      allowProposedApi: true,
+      logLevel: 'off',
+    });
     this.terminal.loadAddon(new unicode11.Unicode11Addon());
     this.terminal.unicode.activeVersion = '11';
     this.core = this.terminal._core;
-    this.held = NOTHING;
+    /** An incomplete character at the end of the last write. */
+    this.held = EMPTY;
     printOneByOne(this.core);
-    copyMarksRight(this.core);
-    keepSavedRow(this.terminal);
-    // A page would take these over into its theme; without one nobody keeps them.
+    fixCopyOfCombiningMarks(this.core);
+    fixSavedRowAfterErase(this.terminal);
+    // A page would apply these to its theme. The headless version does not keep them.
     this.colours = new Map();
-    this.core._inputHandler.onColor((event) => event.forEach((request) => this.colour(request)));
+    this.core._inputHandler.onColor((event) => event.forEach((request) => this.applyColour(request)));
   }
 
   write(bytes) {
-    const whole = this.held.length === 0 ? bytes : Buffer.concat([this.held, bytes]);
-    const complete = whole.length - unfinished(whole);
-    this.held = whole.slice(complete);
-    if (complete > 0) this.core._inputHandler.parse(whole.subarray(0, complete));
+    const all = this.held.length === 0 ? bytes : Buffer.concat([this.held, bytes]);
+    const complete = all.length - incompleteSuffixLength(all);
+    this.held = all.slice(complete);
+    if (complete > 0) this.core._inputHandler.parse(all.subarray(0, complete));
   }
 
   resize(cols, rows) {
     this.terminal.resize(cols, rows);
-    // xterm.js 6.0.0 leaves the alternate screen its old room while it is not shown; when it has become smaller there
-    // are lines above it afterwards, and saved cursors move with them.
+    // xterm.js 6.0.0 keeps the old capacity of the alternate screen while it is hidden. After the screen became
+    // smaller, lines remain above it, and saved cursors move with them.
     const { alt, normal } = this.core._bufferService.buffers;
     if (alt.lines.length === 0) alt.lines.maxLength = rows;
-    // It also leaves a saved cursor below a screen that has become smaller, where none can be saved.
+    // It also leaves a saved cursor below a screen that became smaller, where no program could save one.
     for (const buffer of [alt, normal]) buffer.savedY = Math.min(buffer.savedY, buffer.ybase + rows - 1);
   }
 
-  /** As new, in a tenth of the time a new one takes. */
+  /** Resets to the initial state, ten times faster than creating a new emulator. */
   renew(cols, rows) {
     const { core } = this;
     if (cols !== core.cols || rows !== core.rows) this.resize(cols, rows);
     core.reset();
-    // What a reset leaves as it was.
+    // State that `reset` does not restore.
     core._inputHandler._parser.reset();
     core._inputHandler._windowTitle = '';
     core._oscLinkService._entriesWithId.clear();
@@ -55,10 +63,10 @@ export class Emulator {
     core.options.convertEol = false;
     core.options.cursorBlink = false;
     this.colours.clear();
-    this.held = NOTHING;
+    this.held = EMPTY;
   }
 
-  colour({ type, index, color }) {
+  applyColour({ type, index, color }) {
     const [REPORT, SET] = [0, 1];
     if (type === REPORT) return;
     if (type === SET) this.colours.set(index, color.join(','));
@@ -68,9 +76,9 @@ export class Emulator {
 }
 
 /**
- * Without wrapping, a wide character that does not fit moves the cursor back onto what may be the second half of
- * another one, and whether that one is mended depends on where a write happens to end. One character at a time it
- * always is.
+ * Without wrapping, a wide character that does not fit moves the cursor back, possibly onto the second half of another
+ * wide character. xterm.js repairs that character only if a write ends there. Printing one character at a time always
+ * repairs it.
  */
 function printOneByOne({ _inputHandler: handler, coreService }) {
   handler._parser.setPrintHandler((data, start, end) => {
@@ -80,13 +88,13 @@ function printOneByOne({ _inputHandler: handler, coreService }) {
 }
 
 /**
- * When xterm.js 6.0.0 wraps lines anew it copies the texts of cells with combining marks in the wrong order, and those
- * of cells beyond the copied ones too: characters turn into each other. Nobody should have to do the same.
+ * When xterm.js 6.0.0 reflows lines, it copies the texts of cells with combining marks in the wrong order, and also
+ * those of cells outside the copied range, so characters are replaced by others.
  */
-function copyMarksRight({ buffer }) {
+function fixCopyOfCombiningMarks({ buffer }) {
   const line = Object.getPrototypeOf(buffer.lines.get(0));
-  if (line.copyMarksRight) return;
-  line.copyMarksRight = true;
+  if (line.isCopyFixed) return;
+  line.isCopyFixed = true;
   const [COMBINED, EXTENDED] = [0x200000, 0x10000000];
   line.copyCellsFrom = function copyCellsFrom(from, fromCol, toCol, length) {
     const texts = [];
@@ -105,25 +113,25 @@ function copyMarksRight({ buffer }) {
 }
 
 /**
- * xterm.js 6.0.0 counts the saved row from the oldest line it has, and does not count anew when the lines above the
- * screen are erased: a saved cursor, even one that nobody saved, then goes down by as many rows as there were lines.
+ * xterm.js 6.0.0 counts the saved row from the oldest line and does not adjust it when the lines above the screen are
+ * erased. A saved cursor, even the initial one, then moves down by as many rows as there were lines.
  */
-function keepSavedRow(terminal) {
+function fixSavedRowAfterErase(terminal) {
   const erase = (params) => {
     const { active } = terminal._core._bufferService.buffers;
     if (params[0] === 3) active.savedY = Math.max(active.savedY - active.ybase, 0);
-    return false; // xterm.js goes on with it.
+    return false; // xterm.js handles the sequence too.
   };
   terminal.parser.registerCsiHandler({ final: 'J' }, erase);
   terminal.parser.registerCsiHandler({ prefix: '?', final: 'J' }, erase);
 }
 
 /**
- * How many bytes at the end begin a character that is not complete yet. They are kept back: xterm.js 6.0.0 loses a
- * character that comes in two writes when the first one ends with the byte 0x80 (0xE2 0x80 | 0x9C), and the cuts
- * here would make it do so all the time.
+ * Number of bytes at the end that start a character but do not complete it. They are held back: xterm.js 6.0.0 loses a
+ * character that is split over two writes if the first one ends with the byte 0x80 (0xE2 0x80 | 0x9C), which cuts at
+ * random offsets often cause.
  */
-function unfinished(bytes) {
+function incompleteSuffixLength(bytes) {
   for (let back = 1; back <= Math.min(3, bytes.length); back += 1) {
     const byte = bytes[bytes.length - back];
     if ((byte & 0xc0) === 0x80) continue;

@@ -1,7 +1,7 @@
-// Plays a stream into an emulator: its bytes, and its resizes at their offsets.
+// Plays a stream into an emulator: its bytes and its resizes.
 
 export class Player {
-  /** `offset`: what the emulator has seen already; resizes exactly there are part of it. */
+  /** `offset`: where the emulator is already, including resizes exactly there. */
   constructor(emulator, stream, offset = 0) {
     this.emulator = emulator;
     this.stream = stream;
@@ -9,7 +9,7 @@ export class Player {
     this.resizes = stream.resizes.filter((resize) => resize.offset > offset);
   }
 
-  /** Up to `end`; a resize exactly there is made. */
+  /** Plays up to `end`, including a resize exactly there. */
   to(end) {
     const { emulator, stream, resizes } = this;
     while (resizes.length > 0 && resizes[0].offset <= end) {

@@ -1,19 +1,19 @@
-// Bytes that bring out what a screen does not show. Each is written to both terminals and they are compared again.
+// Bytes that reveal hidden state of a terminal. Each probe is written to both terminals, which are then compared again.
 //
-// A saved row moves up with every line that scrolls while xterm.js has room above the screen, and stays when it has
-// none; the subject has more room than the reference. So nothing may scroll before a saved cursor is looked at.
+// A saved row moves up with every line that scrolls while xterm.js has capacity above the screen, and stays when it has
+// none. The subject has more capacity than the reference, so nothing may scroll before the saved cursor is probed.
 
-import { hidesCharset, joins, stranded } from './state.mjs';
+import { canJoinLastCharacter, hasHiddenCharset, isCursorUnreachable } from './state.mjs';
 
 const CAN = '\x18';
 const GROUND = 0;
-const NOTHING_HIDDEN = '\x1b[?6l\x1b(B\x1b)B\x1b*B\x1b+B\x0f';
+const CLEAR_HIDDEN_STATE = '\x1b[?6l\x1b(B\x1b)B\x1b*B\x1b+B\x0f';
 
-/** Ways through the probes: what one of them changes the next one does not need. */
-const WAYS = [
+/** Sequences of probes. Within one, no probe depends on state that an earlier one changes. */
+const PROBE_SEQUENCES = [
   [
     ['combining and repeated characters', '\u0301\x1b[3b'],
-    ['text with the attributes, character set and link of now', 'aqx#~字\x1b[Kz'],
+    ['text with current attributes, character set and link', 'aqx#~字\x1b[Kz'],
     ['shifts', '\x0elqk#\x0flqk#\x1bnx\x1box\x0f_'],
     ['combining again', '\u0301e\u0301\x1b[2b'],
     ['inserted text', '\r\x1b[4hins字\x1b[4l'],
@@ -38,25 +38,25 @@ const WAYS = [
   ],
 ];
 
-/** What the program itself sent next is the best probe of all. */
-const GOES_ON_BYTES = 600;
+/** The bytes that the program itself printed next are the most realistic probe. */
+const NEXT_BYTES = 600;
 
-/** Yields [name, bytes] in the order in which they are to be written. */
+/** Yields [name, bytes] in the order in which to write them. */
 export function* probes(random, stream, cut, reference) {
   const { core } = reference;
-  const unfair = !joins(core) || hidesCharset(core) || stranded(core);
-  // What a repaint cannot say is made the same on both sides.
-  if (unfair) yield ['an end to what is hidden', Buffer.from(`${CAN}${NOTHING_HIDDEN}`)];
+  const hasUnrestorableState = !canJoinLastCharacter(core) || hasHiddenCharset(core) || isCursorUnreachable(core);
+  // State that a repaint cannot express is made equal on both sides.
+  if (hasUnrestorableState) yield ['clearing hidden state', Buffer.from(`${CAN}${CLEAR_HIDDEN_STATE}`)];
   else if (random.below(2) === 0) {
     const resize = stream.resizes.find(({ offset }) => offset > cut);
-    const end = Math.min(cut + GOES_ON_BYTES, resize ? resize.offset : stream.bytes.length);
-    yield [`the ${end - cut} bytes that come next`, stream.bytes.subarray(cut, end)];
+    const end = Math.min(cut + NEXT_BYTES, resize ? resize.offset : stream.bytes.length);
+    yield [`the next ${end - cut} bytes`, stream.bytes.subarray(cut, end)];
   }
-  // Within a sequence the parser would eat the probe.
+  // Inside an escape sequence the parser would swallow the probe.
   if (core._inputHandler._parser.currentState !== GROUND) yield ['the end of a sequence', Buffer.from(CAN)];
-  for (const [name, text] of WAYS[random.below(WAYS.length)]) {
+  for (const [name, text] of PROBE_SEQUENCES[random.below(PROBE_SEQUENCES.length)]) {
     const { active, alt } = core._bufferService.buffers;
-    const about = { cols: core.cols, rows: core.rows, alternate: active === alt };
-    yield [name, Buffer.from(typeof text === 'function' ? text(about) : text)];
+    const screen = { cols: core.cols, rows: core.rows, alternate: active === alt };
+    yield [name, Buffer.from(typeof text === 'function' ? text(screen) : text)];
   }
 }

@@ -1,49 +1,53 @@
-// The program under test: one request on its input, one line of output per cut.
+// Runs the program under test: one request on its stdin, one line on its stdout per cut.
 
 import { spawn } from 'node:child_process';
 import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 
-/** A model that thinks longer than this about a cut is stuck. */
-const PATIENCE_MS = 60_000;
+/** Timeout per cut. */
+const RESPONSE_TIMEOUT_MS = 60_000;
 
-/** What to start: a binary, or a script for this Node. */
-export function commandOf(path) {
-  const whole = resolve(path);
-  return whole.endsWith('.mjs') ? [process.execPath, whole] : [whole];
+/** The command line of a program: a binary, or a script for this Node. */
+export function commandFor(path) {
+  const absolute = resolve(path);
+  return absolute.endsWith('.mjs') ? [process.execPath, absolute] : [absolute];
 }
 
-/** Yields { cut, offset, cols, rows, repaint } for each of the request's cuts, in order; `heard` gets what it said besides. */
-export async function* repaints([command, ...args], request, heard) {
+/**
+ * Yields { cut, offset, cols, rows, repaint } for each cut of the request, in order. `onStderr` gets the end of stderr.
+ */
+export async function* repaints([command, ...args], request, onStderr) {
   const child = spawn(command, args, { stdio: ['pipe', 'pipe', 'pipe'] });
-  let said = '';
-  child.stderr.setEncoding('utf8').on('data', (text) => (said = (said + text).slice(-2000)));
-  const ended = new Promise((resolve) => {
+  let stderr = '';
+  child.stderr.setEncoding('utf8').on('data', (text) => (stderr = (stderr + text).slice(-2000)));
+  const exited = new Promise((resolve) => {
     child.on('error', (error) => resolve(String(error)));
-    child.on('close', (code, signal) => resolve(`it ended with ${signal ?? code}`));
+    child.on('close', (code, signal) => resolve(`the program exited with ${signal ?? code}`));
   });
-  child.stdin.on('error', () => {}); // It went away: `ended` says so.
+  child.stdin.on('error', () => {}); // The program exited early; `exited` reports it.
   child.stdin.end(`${JSON.stringify(request)}\n`);
-  const stuck = setTimeout(() => child.kill('SIGKILL'), PATIENCE_MS);
+  const timeout = setTimeout(() => child.kill('SIGKILL'), RESPONSE_TIMEOUT_MS);
   try {
     let next = 0;
     for await (const line of createInterface({ input: child.stdout })) {
       if (next === request.cuts.length) break;
-      stuck.refresh();
-      const answer = JSON.parse(line);
+      timeout.refresh();
+      const response = JSON.parse(line);
       const cut = request.cuts[next];
-      if (answer.cut !== cut) throw new Error(`asked for cut ${cut}, it answered ${line.slice(0, 200)}`);
-      if (!(answer.offset >= 0 && answer.offset <= cut)) throw new Error(`cut ${cut}: its offset ${answer.offset} is not before`);
-      yield { ...answer, repaint: Buffer.from(answer.repaint, 'base64') };
+      if (response.cut !== cut) throw new Error(`requested cut ${cut}, got ${line.slice(0, 200)}`);
+      if (!(response.offset >= 0 && response.offset <= cut)) {
+        throw new Error(`cut ${cut}: offset ${response.offset} is not before the cut`);
+      }
+      yield { ...response, repaint: Buffer.from(response.repaint, 'base64') };
       next += 1;
     }
     if (next < request.cuts.length) {
-      throw new Error(`no answer for cut ${request.cuts[next]}: ${await ended} ${said.trim()}`);
+      throw new Error(`no response for cut ${request.cuts[next]}: ${await exited} ${stderr.trim()}`);
     }
-    await ended;
-    heard(said.trim());
+    await exited;
+    onStderr(stderr.trim());
   } finally {
-    clearTimeout(stuck);
+    clearTimeout(timeout);
     child.kill();
   }
 }

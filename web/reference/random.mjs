@@ -1,4 +1,4 @@
-// Random numbers that a printed seed brings back (mulberry32).
+// Reproducible random numbers (mulberry32).
 
 export class Random {
   constructor(seed) {
@@ -18,10 +18,10 @@ export class Random {
     return Math.floor(this.next() * n);
   }
 
-  /** `count` different numbers of 0..=last, ascending, with `always` among them. */
-  ascending(count, last, always = []) {
-    const found = new Set(always.filter((n) => n <= last));
-    while (found.size < Math.min(count, last + 1)) found.add(this.below(last + 1));
-    return [...found].sort((a, b) => a - b);
+  /** `count` different numbers in 0..=last, ascending, including those of `required`. */
+  ascending(count, last, required = []) {
+    const chosen = new Set(required.filter((n) => n <= last));
+    while (chosen.size < Math.min(count, last + 1)) chosen.add(this.below(last + 1));
+    return [...chosen].sort((a, b) => a - b);
   }
 }

@@ -1,6 +1,7 @@
-// All that decides how a terminal looks and what it will do with the next bytes, as one array of numbers. Two
-// terminals are the same when their arrays are. Texts are numbers too: places in a table.
+// Everything that decides how a terminal looks and what it does with the next bytes, as one array of numbers. Two
+// terminals are equal if their arrays are. Texts are numbers too: indexes into a table.
 
+/** Numbers per cell. */
 export const CELL = 4;
 const CONTENT_IS_COMBINED = 0x200000;
 const HAS_CONTENT = 0x3fffff;
@@ -12,32 +13,32 @@ const FG_UNDERLINE = 0x10000000;
 const BG_HAS_EXTENDED = 0x10000000;
 
 /**
- * Stands for what cannot be asked for; what the other one has in its place does not matter. A link whose address
- * xterm.js has forgotten, which it does when all lines it began on are cleared: nobody else can know. And a wide
- * character that a resize cut through, so that its first half is in the last column: no bytes bring that about. And
- * that there is a character to join or repeat, where a resize has moved the cursor away from it. And the character set
- * that a restored one stands in for, where it was restored on the other screen. And a cursor in a place where none can
- * be put.
+ * Equal to every number. It replaces state that no repaint can restore:
+ * - a link whose address xterm.js has dropped, which happens when all lines it started on are cleared
+ * - a wide character whose first half is in the last column, because a resize cut through it
+ * - whether there is a character to join or repeat after a resize moved the cursor away from it
+ * - the character set behind one that was restored on the other screen
+ * - a cursor at a position that no sequence can reach
  */
-const ANYTHING = 0x7ead1111;
+const WILDCARD = 0x7ead1111;
 
 const texts = [''];
-const places = new Map([['', 0]]);
+const textIds = new Map([['', 0]]);
 
-function place(text) {
-  let found = places.get(text);
-  if (found === undefined) {
-    found = texts.push(text) - 1;
-    places.set(text, found);
+function textId(text) {
+  let id = textIds.get(text);
+  if (id === undefined) {
+    id = texts.push(text) - 1;
+    textIds.set(text, id);
   }
-  return found;
+  return id;
 }
 
-export function textAt(number) {
-  return texts[number];
+export function textAt(id) {
+  return texts[id];
 }
 
-/** Flags and mode, and of the colour only what the mode looks at: xterm.js leaves old digits in the others. */
+/** Flags, mode and the colour bits that the mode uses. xterm.js leaves stale values in the other bits. */
 function colour(value) {
   const mode = value & COLOUR_MODE;
   return (value & 0xfc000000) | mode | (mode === RGB ? value & 0xffffff : mode === 0 ? 0 : value & 0xff);
@@ -48,8 +49,8 @@ function underline(style, lineColour) {
 }
 
 /**
- * A link without an id is one link for as long as it is open; a repaint can only say so by giving it one. Those that
- * begin like this stand for none.
+ * All cells written while a link without an id is open belong to one link. A repaint can only express that with an id;
+ * ids with this prefix count as none.
  */
 function idOf({ id }) {
   return !id || id.startsWith('outlive-') ? '' : id;
@@ -65,9 +66,9 @@ function charset(table) {
   return CHARSETS.get(table);
 }
 
-/** Whether what was printed last is what is before the cursor, with the attributes of now; or nothing was. */
-export function joins(core) {
-  const { _parser: parser, _curAttrData: now } = core._inputHandler;
+/** Whether the last printed character, if any, is the one before the cursor and has the current attributes. */
+export function canJoinLastCharacter(core) {
+  const { _parser: parser, _curAttrData: current } = core._inputHandler;
   const { active } = core._bufferService.buffers;
   const width = (parser.precedingJoinState >> 1) & 3;
   if (width === 0) return true;
@@ -76,37 +77,44 @@ export function joins(core) {
   const content = data[col * 3];
   if (col < 0 || content >>> 22 !== width || (content & HAS_CONTENT) === 0) return false;
   const both = new State();
-  both.attributes(now.fg, now.bg, now.extended, core._oscLinkService);
+  both.attributes(current.fg, current.bg, current.extended, core._oscLinkService);
   both.attributes(data[col * 3 + 1], data[col * 3 + 2], extended[col], core._oscLinkService);
   return both.sameFrom(0, both, both.length / 2, both.length / 2);
 }
 
-/** Whether the character set is one that was restored, and not on the screen that is shown. */
-export function hidesCharset({ _charsetService: charsets, _bufferService: { buffers } }) {
+/** Whether the current character set was restored on the other screen, so that it hides the designated one. */
+export function hasHiddenCharset({ _charsetService: charsets, _bufferService: { buffers } }) {
   return charsets.charset !== charsets._charsets[charsets.glevel] && charsets.charset !== buffers.active.savedCharset;
 }
 
 /**
- * Whether the cursor is where nothing but the past can bring it: with origin mode outside of the region (it came from
- * the other screen), or to the right of an empty last cell (the line was scrolled there under it).
+ * Whether no sequence can move the cursor to its position: outside of the region in origin mode (it came from the other
+ * screen), or to the right of an empty last cell (the line scrolled under it).
  */
-export function stranded({ coreService, cols, _bufferService: { buffers: { active } } }) {
+export function isCursorUnreachable({
+  coreService,
+  cols,
+  _bufferService: {
+    buffers: { active },
+  },
+}) {
   const { x, y, scrollTop, scrollBottom, ybase, lines } = active;
   if (coreService.decPrivateModes.origin && (y < scrollTop || y > scrollBottom)) return true;
   if (x < cols) return false;
   const { _data: data } = lines.get(ybase + y);
   const [content, fg, bg] = data.subarray(cols * 3 - 3, cols * 3);
   if (content & HAS_CONTENT || content >>> 22 !== 1) return false;
-  // An empty line is different: all of it can be erased from there.
+  // An empty line is reachable: a full line can be erased with the cursor at its end.
   const erased = fg === 0 && (bg & 0xfc000000) === 0;
-  for (let i = 0; erased && i < cols * 3; i += 3) if (data[i] !== content || data[i + 1] !== fg || data[i + 2] !== bg) return true;
+  for (let i = 0; erased && i < cols * 3; i += 3)
+    if (data[i] !== content || data[i + 1] !== fg || data[i + 2] !== bg) return true;
   return !erased;
 }
 
-/** Grows as needed, so that thousands of readings share their memory. */
+/** A reusable, growing buffer: thousands of states are read into the same memory. */
 export class State {
-  constructor(room = 16) {
-    this.numbers = new Int32Array(room);
+  constructor(capacity = 16) {
+    this.numbers = new Int32Array(capacity);
     this.length = 0;
     this.sections = [];
   }
@@ -121,6 +129,7 @@ export class State {
     this.length += 1;
   }
 
+  /** Starts a section, which describes the numbers that follow. */
   begin(name, kind, cols = 0) {
     this.sections.push({ name, kind, cols, at: this.length });
   }
@@ -133,12 +142,12 @@ export class State {
     const { numbers: a } = this;
     const { numbers: b } = other;
     for (let i = 0; i < length; i += 1) {
-      if (a[at + i] !== b[otherAt + i] && a[at + i] !== ANYTHING && b[otherAt + i] !== ANYTHING) return false;
+      if (a[at + i] !== b[otherAt + i] && a[at + i] !== WILDCARD && b[otherAt + i] !== WILDCARD) return false;
     }
     return true;
   }
 
-  /** `above`: how many lines over the screen are looked at. */
+  /** `above`: number of lines above the screen to include. */
   read(emulator, above) {
     this.length = 0;
     this.sections.length = 0;
@@ -147,15 +156,15 @@ export class State {
     const links = core._oscLinkService;
     this.scalars(emulator);
     this.buffer(active, 'active screen', core, links, active === normal ? above : 0);
-    this.remembered(active, 'active screen', core);
+    this.screenSettings(active, 'active screen', core);
     if (active === alt) {
-      this.buffer(normal, 'main screen below', core, links, above);
-      this.remembered(normal, 'main screen below', core);
-      // It decides what a resize does with that screen.
-      this.begin('row of the cursor on the main screen below', 'number');
+      this.buffer(normal, 'hidden main screen', core, links, above);
+      this.screenSettings(normal, 'hidden main screen', core);
+      // The row decides what a resize does with that screen.
+      this.begin('cursor row on the hidden main screen', 'number');
       this.put(normal.y);
     } else {
-      // The alternate screen is empty while it is not shown; only what was saved there stays.
+      // The hidden alternate screen is empty; only its saved cursor remains.
       this.saved(alt, 'alternate screen', core);
     }
     return this;
@@ -171,14 +180,14 @@ export class State {
     };
     const text = (name, value) => {
       this.begin(name, 'text');
-      this.put(place(value));
+      this.put(textId(value));
     };
     number('columns', core.cols);
     number('rows', core.rows);
-    number('alternate screen is shown', active === alt ? 1 : 0);
-    const lost = stranded(core);
-    number('cursor column (columns = wrap is pending)', lost ? ANYTHING : active.x);
-    number('cursor row', lost ? ANYTHING : active.y);
+    number('alternate screen is active', active === alt ? 1 : 0);
+    const isUnreachable = isCursorUnreachable(core);
+    number('cursor column (number of columns: wrap is pending)', isUnreachable ? WILDCARD : active.x);
+    number('cursor row', isUnreachable ? WILDCARD : active.y);
     number('cursor is hidden', isCursorHidden ? 1 : 0);
     for (const [name, value] of Object.entries(decPrivateModes)) text(`mode ${name}`, String(value));
     number('insert mode', modes.insertMode ? 1 : 0);
@@ -186,16 +195,23 @@ export class State {
     number('blinking cursor (?12)', core.options.cursorBlink ? 1 : 0);
     text('mouse protocol', core.coreMouseService.activeProtocol);
     text('mouse encoding', core.coreMouseService.activeEncoding);
-    // Control characters in a title mean nothing, and some clients take them for something.
+    // The server removes control characters from titles, because some clients interpret them.
     text('title', title.replace(/[\x00-\x1f\x7f-\x9f]/g, ''));
-    text('colours (OSC 4, 10, 11, 12)', [...colours].sort(([a], [b]) => a - b).map((pair) => pair.join('=')).join(' '));
+    text(
+      'colours (OSC 4, 10, 11, 12)',
+      [...colours]
+        .sort(([a], [b]) => a - b)
+        .map((pair) => pair.join('='))
+        .join(' '),
+    );
     const charsets = core._charsetService;
     number('character set', charset(charsets.charset));
     number('shift (GL)', charsets.glevel);
-    const hidden = hidesCharset(core) ? charsets.glevel : -1;
-    for (let g = 0; g < 4; g += 1) number(`G${g}`, g === hidden ? ANYTHING : charset(charsets._charsets[g]));
-    number('state of the parser', parser.currentState);
-    number('width of the character before (for combining and REP)', joins(core) ? (parser.precedingJoinState >> 1) & 3 : ANYTHING);
+    const hidden = hasHiddenCharset(core) ? charsets.glevel : -1;
+    for (let g = 0; g < 4; g += 1) number(`G${g}`, g === hidden ? WILDCARD : charset(charsets._charsets[g]));
+    number('parser state', parser.currentState);
+    const joinWidth = canJoinLastCharacter(core) ? (parser.precedingJoinState >> 1) & 3 : WILDCARD;
+    number('width of the previous character (for combining and REP)', joinWidth);
     this.begin('attributes of the next text', 'attributes');
     this.attributes(attributes.fg, attributes.bg, attributes.extended, core._oscLinkService);
     number('underline colour of the next text', colour(attributes.extended.underlineColor));
@@ -203,20 +219,20 @@ export class State {
 
   buffer(buffer, name, core, links, above) {
     const { cols, rows } = core;
-    const over = Math.min(above, buffer.ybase);
-    for (let row = -over; row < rows; row += 1) {
+    const linesAbove = Math.min(above, buffer.ybase);
+    for (let row = -linesAbove; row < rows; row += 1) {
       const line = buffer.lines.get(buffer.ybase + row);
       this.begin(row < 0 ? `${name}, line ${-row} above` : `${name}, row ${row}`, 'line', cols);
-      // Whether the first one goes on a line that nobody asked for cannot be seen.
-      this.put(row > -over && line.isWrapped ? 1 : 0);
+      // For the first line, the flag refers to a line that the client does not have.
+      this.put(row > -linesAbove && line.isWrapped ? 1 : 0);
       const data = line._data;
       for (let col = 0; col < cols; col += 1) {
         const content = data[col * 3];
         if (col === cols - 1 && (content & WIDTH) === WIDE) {
-          for (let i = 0; i < CELL; i += 1) this.put(ANYTHING);
+          for (let i = 0; i < CELL; i += 1) this.put(WILDCARD);
           continue;
         }
-        this.put(content & CONTENT_IS_COMBINED ? -1 - ((content & WIDTH) | place(line._combined[col])) : content);
+        this.put(content & CONTENT_IS_COMBINED ? -1 - ((content & WIDTH) | textId(line._combined[col])) : content);
         this.attributes(data[col * 3 + 1], data[col * 3 + 2], line._extendedAttrs[col], links);
       }
     }
@@ -227,18 +243,19 @@ export class State {
     this.put(colour(fg & ~FG_UNDERLINE));
     this.put(colour(bg & ~BG_HAS_EXTENDED));
     if (!(bg & BG_HAS_EXTENDED)) {
-      this.put(fg & FG_UNDERLINE ? place(underline(1, 0)) : 0);
+      this.put(fg & FG_UNDERLINE ? textId(underline(1, 0)) : 0);
       return;
     }
-    // The style a link covers (xterm.js shows links dashed) is still there when the link is not.
+    // xterm.js draws links dashed, but keeps the underline style for when the link ends.
     const style = (extended._ext & 0x1c000000) >> 26;
     const link = extended.urlId ? links.getLinkData(extended.urlId) : undefined;
-    if (extended.urlId && !link) this.put(ANYTHING);
+    if (extended.urlId && !link) this.put(WILDCARD);
     else if (!link && style === 0) this.put(0);
-    else this.put(place(underline(style, extended.underlineColor) + (link ? ` link ${link.uri} id=${idOf(link)}` : '')));
+    else
+      this.put(textId(underline(style, extended.underlineColor) + (link ? ` link ${link.uri} id=${idOf(link)}` : '')));
   }
 
-  remembered(buffer, name, core) {
+  screenSettings(buffer, name, core) {
     this.begin(`scroll region of ${name}`, 'numbers');
     this.put(buffer.scrollTop);
     this.put(buffer.scrollBottom);
@@ -247,7 +264,7 @@ export class State {
     this.saved(buffer, name, core);
   }
 
-  /** As a DECRC would bring it back now. */
+  /** The cursor that DECRC would restore now. */
   saved(buffer, name, core) {
     this.begin(`saved cursor of ${name} (column, row, character set)`, 'numbers');
     this.put(Math.min(buffer.savedX, core.cols - 1));
@@ -260,20 +277,20 @@ export class State {
   }
 }
 
-/** The four numbers of a cell, for people. */
+/** Decodes the numbers of a cell for messages. */
 export function cellAt(numbers, at) {
   const [content, fg, bg, more] = numbers.subarray(at, at + CELL);
-  if (content === ANYTHING) return { text: '', width: 1, attributes: 'anything' };
-  const joined = content < 0;
-  const whole = joined ? -1 - content : content;
-  const code = whole & 0x1fffff;
+  if (content === WILDCARD) return { text: '', width: 1, attributes: 'anything' };
+  const isCombined = content < 0;
+  const bits = isCombined ? -1 - content : content;
+  const code = bits & 0x1fffff;
   return {
-    text: joined ? texts[code] : code === 0 ? '' : String.fromCodePoint(code),
-    width: whole >>> 22,
+    text: isCombined ? texts[code] : code === 0 ? '' : String.fromCodePoint(code),
+    width: bits >>> 22,
     attributes: attributesAt(fg, bg, more),
   };
 }
 
 export function attributesAt(fg, bg, more) {
-  return `fg ${hex(fg)} bg ${hex(bg)}${more === ANYTHING ? ' forgotten link' : more ? ` ${texts[more]}` : ''}`;
+  return `fg ${hex(fg)} bg ${hex(bg)}${more === WILDCARD ? ' dropped link' : more ? ` ${texts[more]}` : ''}`;
 }

@@ -1,16 +1,16 @@
-// Makes one check after the other, on a processor of its own.
+// A worker thread that runs one check after the other.
 
 import { parentPort } from 'node:worker_threads';
 import { check } from './check.mjs';
 import { streams } from './streams.mjs';
 
-parentPort.on('message', async ({ program, stream, mode, seed, patience }) => {
-  const begun = Date.now();
-  let done;
+parentPort.on('message', async ({ program, stream, mode, seed, maxFailures }) => {
+  const startedAt = Date.now();
+  let result;
   try {
-    done = await check(program, streams([stream])[0], mode, seed, patience);
+    result = await check(program, streams([stream])[0], mode, seed, maxFailures);
   } catch (error) {
-    done = { failures: [String(error.stack ?? error)] };
+    result = { failures: [String(error.stack ?? error)] };
   }
-  parentPort.postMessage({ ...done, ms: Date.now() - begun });
+  parentPort.postMessage({ ...result, ms: Date.now() - startedAt });
 });

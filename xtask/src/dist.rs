@@ -1,7 +1,7 @@
 //! `cargo xtask dist`: the one static binary that we ship, and the stage that proves it is one.
 //!
-//! The proof is twofold: the file asks for no dynamic loader, and it runs in a root folder that
-//! holds nothing but itself.
+//! Two facts prove it: the file names no dynamic loader, and it runs in a root directory that
+//! contains only itself.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,21 +14,22 @@ use crate::elf;
 use crate::repo::Repo;
 use crate::run;
 use crate::scratch::Scratch;
-use crate::stages::BUILD_LIMIT;
+use crate::stages::BUILD_TIMEOUT;
 use crate::tally::Tally;
 
 /// For commands that only print something.
-const SHORT_LIMIT: Duration = Duration::from_secs(30);
+const SHORT_TIMEOUT: Duration = Duration::from_secs(30);
 
 const STATIC: &str = "-C target-feature=+crt-static -C relocation-model=static";
 
-/// What is shipped, and what shows in a fraction of the time that it is static.
-const SHIPPED: &str = "dist";
-const PROOF: &str = "dist-proof";
+/// Profile of the shipped binary.
+const SHIPPED_PROFILE: &str = "dist";
+/// Profile of the test: whether the binary is static does not depend on optimization.
+const TEST_PROFILE: &str = "dist-proof";
 
-/// Builds, copies to `dist/outlive` and says what came out.
+/// Builds, copies to `dist/outlive` and prints size and hash.
 pub(crate) fn build(repo: &Repo) -> Result<PathBuf> {
-    let built = build_with(repo, SHIPPED)?;
+    let built = build_with(repo, SHIPPED_PROFILE)?;
     let binary = repo.path("dist/outlive");
     fs::create_dir_all(repo.path("dist"))?;
     // Renamed into place, because an older one may be running.
@@ -46,21 +47,21 @@ fn build_with(repo: &Repo, profile: &str) -> Result<PathBuf> {
     // The general variables would win over it.
     cargo.env(rustflags_variable(&triple), STATIC);
     cargo.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
-    run::check(&mut cargo, BUILD_LIMIT)?;
+    run::check(&mut cargo, BUILD_TIMEOUT)?;
     Ok(repo.target(&triple).join(profile).join("outlive"))
 }
 
 pub(crate) fn stage(repo: &Repo) -> Result<Tally> {
-    let binary = build_with(repo, PROOF)?;
+    let binary = build_with(repo, TEST_PROFILE)?;
     if let Some(loader) = elf::interpreter(&fs::read(&binary)?)? {
-        return Err(format!("the binary is not static: it asks for {loader}").into());
+        return Err(format!("the binary is not static: it needs {loader}").into());
     }
-    let version = run_alone(&binary)?;
+    let version = run_in_empty_root(&binary)?;
     println!("in an empty root: {version}");
     Ok(Tally::passed())
 }
 
-fn run_alone(binary: &Path) -> Result<String> {
+fn run_in_empty_root(binary: &Path) -> Result<String> {
     let root = Scratch::new()?;
     fs::copy(binary, root.path().join("outlive"))?;
     let is_root = fs::metadata("/proc/self")?.uid() == 0;
@@ -69,7 +70,7 @@ fn run_alone(binary: &Path) -> Result<String> {
         // A user namespace in which we may change the root.
         command.args(["--map-root-user", "chroot"]);
     }
-    let version = run::output(command.arg(root.path()).args(["/outlive", "--version"]), SHORT_LIMIT)?;
+    let version = run::output(command.arg(root.path()).args(["/outlive", "--version"]), SHORT_TIMEOUT)?;
     if version.starts_with("outlive ") {
         Ok(version)
     } else {
@@ -78,7 +79,7 @@ fn run_alone(binary: &Path) -> Result<String> {
 }
 
 fn host_triple(repo: &Repo) -> Result<String> {
-    let text = run::output(repo.command("rustc").arg("-vV"), SHORT_LIMIT)?;
+    let text = run::output(repo.command("rustc").arg("-vV"), SHORT_TIMEOUT)?;
     let triple = text.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(triple.ok_or("rustc does not name its host")?.to_owned())
 }
@@ -93,12 +94,12 @@ fn size(binary: &Path) -> Result<String> {
     Ok(format!("{:.2} MiB", bytes as f64 / f64::from(1 << 20)))
 }
 
-/// For people to compare. A machine without the tool is no reason to fail.
+/// Printed for comparison; a machine without the tool is no reason to fail.
 fn hash(repo: &Repo) -> String {
-    run::output(repo.command("sha256sum").arg("dist/outlive"), SHORT_LIMIT)
+    run::output(repo.command("sha256sum").arg("dist/outlive"), SHORT_TIMEOUT)
         .ok()
         .and_then(|line| line.split(' ').next().map(|hash| format!("sha256 {hash}")))
-        .unwrap_or_else(|| "no sha256sum here".to_owned())
+        .unwrap_or_else(|| "sha256sum not found".to_owned())
 }
 
 #[cfg(test)]

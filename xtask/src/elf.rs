@@ -1,4 +1,4 @@
-//! Just enough ELF to say whether a binary runs without anything else on the disk.
+//! Just enough ELF to tell whether a binary is static.
 //!
 //! A binary that needs a dynamic loader names it in a program header of type PT_INTERP; a static
 //! one, also a position-independent one, has none.
@@ -7,7 +7,7 @@ use crate::Result;
 
 const PT_INTERP: u64 = 3;
 
-/// The dynamic loader that the file asks for, if it asks for one.
+/// The dynamic loader that the file names, if any.
 pub(crate) fn interpreter(file: &[u8]) -> Result<Option<String>> {
     let header = File::new(file)?;
     let table = header.number(0x20, 8)?;

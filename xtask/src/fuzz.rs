@@ -1,7 +1,8 @@
 //! `cargo xtask fuzz`: runs the targets in `fuzz/` one after the other, each for a while.
 //!
-//! They are a package of their own, built by cargo-fuzz with a nightly compiler; what is missing of these is named and
-//! not installed. A target that finds something leaves it in `fuzz/artifacts/TARGET/`, and the next one is run.
+//! The targets are a package of their own, built by cargo-fuzz with a nightly compiler; a missing tool is named and
+//! not installed. A target that fails leaves its input in `fuzz/artifacts/TARGET/`, and the next target runs. The
+//! `fuzz` stage of `cargo xtask test` only compiles the targets, with the stable compiler.
 
 use std::fs;
 use std::process::{Command, ExitCode};
@@ -10,32 +11,33 @@ use std::time::Duration;
 use crate::Result;
 use crate::repo::Repo;
 use crate::run;
-use crate::stages::BUILD_LIMIT;
+use crate::stages::BUILD_TIMEOUT;
+use crate::tally::Tally;
 
 /// Long enough to pass through the seeds and find what is near them.
 const DEFAULT_SECONDS: u64 = 60;
 
-/// A target that needs more memory than this has found a way to fill it.
-const MEMORY: &str = "-rss_limit_mb=2048";
+/// A target that needs more memory than this is a finding.
+const MEMORY_LIMIT: &str = "-rss_limit_mb=2048";
 
 /// An input that takes this many seconds is a finding.
-const SLOW: &str = "-timeout=10";
+const INPUT_TIMEOUT: &str = "-timeout=10";
 
-/// Starting up, and minimizing what was found.
-const SLACK: Duration = Duration::from_secs(120);
+/// Starting up, and minimizing a finding.
+const EXTRA_TIMEOUT: Duration = Duration::from_secs(120);
 
-const VERSION_LIMIT: Duration = Duration::from_secs(30);
+const VERSION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the developer asked for.
+/// The arguments of `cargo xtask fuzz`.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct Arguments {
     seconds: u64,
     /// Empty for all.
     targets: Vec<String>,
 }
 
-pub(crate) fn wish(words: &[&str]) -> Result<Wish> {
-    let mut wish = Wish { seconds: DEFAULT_SECONDS, targets: Vec::new() };
+pub(crate) fn parse_arguments(words: &[&str]) -> Result<Arguments> {
+    let mut arguments = Arguments { seconds: DEFAULT_SECONDS, targets: Vec::new() };
     let mut words = words.iter();
     while let Some(&word) = words.next() {
         let seconds = match word.strip_prefix("--seconds") {
@@ -46,29 +48,30 @@ pub(crate) fn wish(words: &[&str]) -> Result<Wish> {
         match seconds {
             Some(text) => {
                 let number = text.parse().ok().filter(|number| *number > 0);
-                wish.seconds = number.ok_or_else(|| format!("`{text}` is not a number of seconds"))?;
+                arguments.seconds = number.ok_or_else(|| format!("`{text}` is not a number of seconds"))?;
             }
             None if word.starts_with('-') => return Err(format!("unknown argument `{word}`").into()),
-            None => wish.targets.push(word.to_owned()),
+            None => arguments.targets.push(word.to_owned()),
         }
     }
-    Ok(wish)
+    Ok(arguments)
 }
 
-pub(crate) fn run(repo: &Repo, wish: &Wish) -> Result<ExitCode> {
+pub(crate) fn run(repo: &Repo, arguments: &Arguments) -> Result<ExitCode> {
     let known = targets(repo)?;
-    if let Some(unknown) = wish.targets.iter().find(|target| !known.contains(target)) {
+    if let Some(unknown) = arguments.targets.iter().find(|target| !known.contains(target)) {
         return Err(format!("no target `{unknown}`; there are: {}", known.join(", ")).into());
     }
     find_tools(repo)?;
-    run::check(&mut cargo_fuzz(repo, &["build"]), BUILD_LIMIT)?;
-    let chosen = if wish.targets.is_empty() { &known } else { &wish.targets };
+    run::check(&mut cargo_fuzz(repo, &["build"]), BUILD_TIMEOUT)?;
+    let chosen = if arguments.targets.is_empty() { &known } else { &arguments.targets };
     let mut failed = Vec::new();
     for target in chosen {
         println!("\n=== {target}");
-        let time = format!("-max_total_time={}", wish.seconds);
-        let mut command = cargo_fuzz(repo, &["run", target, "--", &time, MEMORY, SLOW, "-print_final_stats=1"]);
-        if let Err(error) = run::check(&mut command, Duration::from_secs(wish.seconds) + SLACK) {
+        let time = format!("-max_total_time={}", arguments.seconds);
+        let mut command =
+            cargo_fuzz(repo, &["run", target, "--", &time, MEMORY_LIMIT, INPUT_TIMEOUT, "-print_final_stats=1"]);
+        if let Err(error) = run::check(&mut command, Duration::from_secs(arguments.seconds) + EXTRA_TIMEOUT) {
             println!("=== {target}: {error}");
             failed.push(target.as_str());
         }
@@ -78,6 +81,16 @@ pub(crate) fn run(repo: &Repo, wish: &Wish) -> Result<ExitCode> {
     }
     println!("\n{} passed, {} failed", chosen.len() - failed.len(), failed.len());
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Compiles every target, so that a change of what they call cannot go unnoticed.
+pub(crate) fn check(repo: &Repo) -> Result<Tally> {
+    let mut cargo = repo.cargo(["check", "--manifest-path", "fuzz/Cargo.toml", "--locked"]);
+    cargo.env("CARGO_TARGET_DIR", repo.target("fuzz")).env("RUSTFLAGS", "--cfg fuzzing");
+    // Nothing is linked, so libFuzzer itself need not be compiled.
+    cargo.env("CUSTOM_LIBFUZZER_PATH", "/nonexistent/libfuzzer.a");
+    run::check(&mut cargo, BUILD_TIMEOUT)?;
+    Ok(Tally::passed())
 }
 
 /// One per file.
@@ -94,11 +107,11 @@ fn targets(repo: &Repo) -> Result<Vec<String>> {
 }
 
 fn find_tools(repo: &Repo) -> Result<()> {
-    let answers = |command: &mut Command| run::output(command, VERSION_LIMIT).is_ok();
-    if !answers(nightly(repo).arg("--version")) {
+    let works = |command: &mut Command| run::output(command, VERSION_TIMEOUT).is_ok();
+    if !works(nightly(repo).arg("--version")) {
         return Err("fuzzing needs a nightly compiler: rustup toolchain install nightly".into());
     }
-    if !answers(&mut cargo_fuzz(repo, &["--version"])) {
+    if !works(&mut cargo_fuzz(repo, &["--version"])) {
         return Err("fuzzing needs cargo-fuzz: cargo install cargo-fuzz --locked".into());
     }
     Ok(())
@@ -106,7 +119,7 @@ fn find_tools(repo: &Repo) -> Result<()> {
 
 fn cargo_fuzz(repo: &Repo, arguments: &[&str]) -> Command {
     let mut command = nightly(repo);
-    // Not among the other builds: everything is compiled in another way.
+    // A directory of its own: other flags would rebuild everything each time.
     command.arg("fuzz").args(arguments).env("CARGO_TARGET_DIR", repo.target("fuzz"));
     command
 }
@@ -122,22 +135,25 @@ fn nightly(repo: &Repo) -> Command {
 mod tests {
     use super::*;
 
-    fn wished(words: &[&str]) -> (u64, Vec<String>) {
-        let wish = wish(words).unwrap();
-        (wish.seconds, wish.targets)
+    fn parsed(words: &[&str]) -> (u64, Vec<String>) {
+        let arguments = parse_arguments(words).unwrap();
+        (arguments.seconds, arguments.targets)
     }
 
     #[test]
-    fn seconds_and_targets_are_understood() {
-        assert_eq!(wished(&[]), (DEFAULT_SECONDS, Vec::new()));
-        assert_eq!(wished(&["--seconds", "5", "door"]), (5, vec!["door".to_owned()]));
-        assert_eq!(wished(&["door", "sse", "--seconds=7"]), (7, vec!["door".to_owned(), "sse".to_owned()]));
+    fn seconds_and_targets_are_parsed() {
+        assert_eq!(parsed(&[]), (DEFAULT_SECONDS, Vec::new()));
+        assert_eq!(parsed(&["--seconds", "5", "origin_policy"]), (5, vec!["origin_policy".to_owned()]));
+        assert_eq!(
+            parsed(&["origin_policy", "sse", "--seconds=7"]),
+            (7, vec!["origin_policy".to_owned(), "sse".to_owned()])
+        );
     }
 
     #[test]
     fn bad_arguments_are_refused() {
         for words in [&["--seconds"][..], &["--seconds", "0"], &["--seconds=x"], &["--secondsx"], &["--all"]] {
-            assert!(wish(words).is_err(), "{words:?}");
+            assert!(parse_arguments(words).is_err(), "{words:?}");
         }
     }
 

@@ -4,8 +4,8 @@
 //! depends on the standard library alone, so that it builds in seconds on a machine that has
 //! nothing but Rust.
 //!
-//! `main` reads the command line, `stages` runs the checks one after the other, and every other
-//! module knows one subject: a stage, a file format, or how to start a process and surely end it.
+//! `main` parses the command line, `stages` runs the checks one after the other, and every other
+//! module has one subject: a stage, a file format, or starting a process and making sure that it ends.
 #![allow(clippy::print_stdout, reason = "a command line tool for developers: printing is its job")]
 
 mod bench;
@@ -17,6 +17,7 @@ mod dist;
 mod elf;
 mod fuzz;
 mod openapi;
+mod prove;
 mod repo;
 mod run;
 mod scratch;
@@ -31,12 +32,12 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use crate::repo::Repo;
-use crate::stages::Choice;
+use crate::stages::Selection;
 
-/// Every failure ends as one line for a developer: no caller tells them apart.
+/// Every failure is printed as one line for a developer; no caller distinguishes them.
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// The command line or the repository does not allow what was asked for.
+/// Exit code of a bad command line.
 const EXIT_USAGE: u8 = 2;
 
 const USAGE: &str = "\
@@ -46,10 +47,11 @@ usage: cargo xtask COMMAND
   dist                               build the static binary into dist/
   bench [ARGS...]                    measure a release build; `bench --help` says how
   openapi                            write openapi.json from the binary
-  fuzz [--seconds N] [TARGET]...     feed the parsers with garbage, each target for a minute
+  fuzz [--seconds N] [TARGET]...     fuzz the parsers, each target for a minute
+  prove NAME | prove --list          run a proof that takes minutes, or list them
 
---quick leaves out the slow stages and installs no tools but missing shells;
-a stage named by --only is never left out.";
+--quick skips the slow stages and installs no tools but missing shells;
+a stage named by --only is never skipped.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -69,48 +71,52 @@ fn main() -> ExitCode {
 
 fn dispatch(repo: &Repo, command: &str, rest: &[&str]) -> Result<ExitCode> {
     match command {
-        "test" => match choose(rest) {
-            Ok(choice) => Ok(stages::run(repo, &choice)),
-            Err(error) => Ok(refuse(&error.to_string())),
+        "test" => match parse_selection(rest) {
+            Ok(selection) => Ok(stages::run(repo, &selection)),
+            Err(error) => Ok(usage_error(&error.to_string())),
         },
         "bench" => bench::run(repo, rest),
-        "fuzz" => match fuzz::wish(rest) {
-            Ok(wish) => fuzz::run(repo, &wish),
-            Err(error) => Ok(refuse(&error.to_string())),
+        "fuzz" => match fuzz::parse_arguments(rest) {
+            Ok(arguments) => fuzz::run(repo, &arguments),
+            Err(error) => Ok(usage_error(&error.to_string())),
         },
-        "dist" | "openapi" if !rest.is_empty() => Ok(refuse(&format!("`{command}` takes no arguments"))),
+        "prove" => match prove::parse_arguments(rest) {
+            Ok(arguments) => prove::run(repo, &arguments),
+            Err(error) => Ok(usage_error(&error.to_string())),
+        },
+        "dist" | "openapi" if !rest.is_empty() => Ok(usage_error(&format!("`{command}` takes no arguments"))),
         "dist" => dist::build(repo).map(|_| ExitCode::SUCCESS),
         "openapi" => openapi::write(repo).map(|()| ExitCode::SUCCESS),
         "help" | "--help" | "-h" => {
             println!("{USAGE}\n\nstages: {}", stages::names().join(", "));
             Ok(ExitCode::SUCCESS)
         }
-        other => Ok(refuse(&format!("unknown command `{other}`"))),
+        other => Ok(usage_error(&format!("unknown command `{other}`"))),
     }
 }
 
-fn refuse(why: &str) -> ExitCode {
+fn usage_error(why: &str) -> ExitCode {
     eprintln!("error: {why}\n\n{USAGE}");
     ExitCode::from(EXIT_USAGE)
 }
 
-fn choose(words: &[&str]) -> Result<Choice> {
-    let mut choice = Choice::default();
+fn parse_selection(words: &[&str]) -> Result<Selection> {
+    let mut selection = Selection::default();
     let mut words = words.iter();
     while let Some(&word) = words.next() {
         match word {
-            "--quick" => choice.quick = true,
+            "--quick" => selection.quick = true,
             "--only" => {
                 let name = *words.next().ok_or("--only needs the name of a stage")?;
-                choice.add_only(name)?;
+                selection.add_only(name)?;
             }
             other => match other.strip_prefix("--only=") {
-                Some(name) => choice.add_only(name)?,
+                Some(name) => selection.add_only(name)?,
                 None => return Err(format!("unknown argument `{other}`").into()),
             },
         }
     }
-    Ok(choice)
+    Ok(selection)
 }
 
 #[cfg(test)]
@@ -118,22 +124,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_spellings_of_only_are_understood() {
-        let choice = choose(&["--quick", "--only", "unit", "--only=deny"]).unwrap();
-        assert!(choice.quick);
-        assert_eq!(choice.only, ["unit", "deny"]);
+    fn both_spellings_of_only_are_accepted() {
+        let selection = parse_selection(&["--quick", "--only", "unit", "--only=deny"]).unwrap();
+        assert!(selection.quick);
+        assert_eq!(selection.only, ["unit", "deny"]);
     }
 
     #[test]
     fn an_unknown_stage_is_named_together_with_the_known_ones() {
-        let error = choose(&["--only", "nonsense"]).unwrap_err().to_string();
+        let error = parse_selection(&["--only", "nonsense"]).unwrap_err().to_string();
         assert!(error.contains("`nonsense`"), "{error}");
         assert!(error.contains("clippy"), "{error}");
     }
 
     #[test]
     fn bad_arguments_are_refused() {
-        assert!(choose(&["--only"]).is_err());
-        assert!(choose(&["--fast"]).is_err());
+        assert!(parse_selection(&["--only"]).is_err());
+        assert!(parse_selection(&["--fast"]).is_err());
     }
 }

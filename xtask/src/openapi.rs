@@ -1,7 +1,6 @@
-//! `cargo xtask openapi`: writes the description of the API, as the binary knows it, to
-//! `openapi.json`.
+//! `cargo xtask openapi`: writes the OpenAPI document that the binary generates to `openapi.json`.
 //!
-//! That the file is up to date is checked by a Rust test, not here.
+//! A Rust test checks that the file is up to date.
 
 use std::fs;
 use std::time::Duration;
@@ -9,13 +8,13 @@ use std::time::Duration;
 use crate::Result;
 use crate::repo::Repo;
 use crate::run;
-use crate::stages::BUILD_LIMIT;
+use crate::stages::BUILD_TIMEOUT;
 
-const PRINT_LIMIT: Duration = Duration::from_secs(30);
+const PRINT_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) fn write(repo: &Repo) -> Result<()> {
-    run::check(&mut repo.cargo(["build", "--package", "outlive"]), BUILD_LIMIT)?;
-    let text = run::output(repo.command(repo.debug_binary()).arg("openapi"), PRINT_LIMIT)?;
+    run::check(&mut repo.cargo(["build", "--package", "outlive"]), BUILD_TIMEOUT)?;
+    let text = run::output(repo.command(repo.debug_binary()).arg("openapi"), PRINT_TIMEOUT)?;
     if !text.trim_start().starts_with('{') {
         return Err("`outlive openapi` printed no JSON object".into());
     }

@@ -1,6 +1,4 @@
-//! Where things are: the root of the repository, the build folder, the binaries in it.
-//!
-//! Also the one place that says how a nested `cargo` is called.
+//! Paths of the repository, its build directory and the binaries in it, and how to call a nested `cargo`.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -18,7 +16,7 @@ impl Repo {
         // cargo sets the variable when it runs us; the compiled-in value serves a direct call.
         let xtask =
             env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-        let root = xtask.parent().ok_or("the xtask folder has no parent")?.to_path_buf();
+        let root = xtask.parent().ok_or("the xtask directory has no parent")?.to_path_buf();
         let target = match env::var_os("CARGO_TARGET_DIR") {
             Some(chosen) => env::current_dir()?.join(chosen),
             None => root.join("target"),
@@ -43,7 +41,7 @@ impl Repo {
     pub(crate) fn cargo<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = self.command(cargo);
-        // The folder may have been given relative to where the developer stands.
+        // The directory may be relative to the caller's working directory.
         command.args(arguments).env("CARGO_TARGET_DIR", &self.target);
         command
     }
@@ -57,6 +55,6 @@ impl Repo {
 
 /// Looks a program up the way a shell would.
 pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
-    let folders = env::var_os("PATH")?;
-    env::split_paths(&folders).map(|folder| folder.join(program)).find(|candidate| candidate.is_file())
+    let directories = env::var_os("PATH")?;
+    env::split_paths(&directories).map(|directory| directory.join(program)).find(|candidate| candidate.is_file())
 }

@@ -1,8 +1,8 @@
 //! Running a command to its end, within a time limit.
 //!
 //! Its output goes to the terminal as it comes and, where the caller wants to read it, into memory
-//! as well. A command over its time is killed with everything below it: a hanging test must cost a
-//! stage, not the run.
+//! as well. A command that exceeds its limit is killed with all its descendants: a hanging test must
+//! cost one stage, not the run.
 
 use std::io::{BufRead, BufReader};
 use std::process::{ChildStdout, Command, ExitStatus, Stdio};
@@ -15,12 +15,12 @@ use crate::tree::{Running, TICK};
 
 /// How long output may still come after the command has ended. Only a process left behind keeps it
 /// open for longer, and that one must not hang us.
-const LINGER: Duration = Duration::from_secs(2);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) struct Finished {
     pub(crate) status: ExitStatus,
     pub(crate) lines: Vec<String>,
-    /// Somebody still holds the output although the command has ended.
+    /// Another process holds the output open although the command has ended.
     pub(crate) left_behind: bool,
 }
 
@@ -29,12 +29,12 @@ pub(crate) fn check(command: &mut Command, limit: Duration) -> Result<()> {
     let mut running = Running::start(command.stdin(Stdio::null()))?;
     match running.wait(limit)? {
         Some(status) if status.success() => Ok(()),
-        Some(status) => Err(format!("{} ended with {status}", line(command)).into()),
-        None => Err(over_time(command, limit)),
+        Some(status) => Err(format!("{} ended with {status}", describe(command)).into()),
+        None => Err(timed_out(command, limit)),
     }
 }
 
-/// Runs with the output shown, and gives back what went to stdout.
+/// Runs with the output shown, and returns what went to stdout.
 pub(crate) fn capture(command: &mut Command, limit: Duration) -> Result<Finished> {
     collect(command, limit, true)
 }
@@ -45,7 +45,7 @@ pub(crate) fn output(command: &mut Command, limit: Duration) -> Result<String> {
     if finished.status.success() {
         Ok(finished.lines.join("\n"))
     } else {
-        Err(format!("{} ended with {}", line(command), finished.status).into())
+        Err(format!("{} ended with {}", describe(command), finished.status).into())
     }
 }
 
@@ -53,7 +53,7 @@ fn collect(command: &mut Command, limit: Duration, show: bool) -> Result<Finishe
     let mut running = Running::start(command.stdin(Stdio::null()).stdout(Stdio::piped()))?;
     let incoming = read_lines(running.take_stdout().ok_or("the output was not piped")?);
     let deadline = Instant::now() + limit;
-    let mut linger_until = None;
+    let mut drain_until = None;
     let mut lines = Vec::new();
     let mut open = true;
     loop {
@@ -71,18 +71,18 @@ fn collect(command: &mut Command, limit: Duration, show: bool) -> Result<Finishe
             }
         }
         if let Some(status) = running.poll()? {
-            let until = *linger_until.get_or_insert_with(|| Instant::now() + LINGER);
+            let until = *drain_until.get_or_insert_with(|| Instant::now() + DRAIN_TIMEOUT);
             if !open || Instant::now() >= until {
                 return Ok(Finished { status, lines, left_behind: open });
             }
         } else if Instant::now() >= deadline {
             // Dropping it kills the tree.
-            return Err(over_time(command, limit));
+            return Err(timed_out(command, limit));
         }
     }
 }
 
-/// On a thread, because a reader must be able to stop waiting for a pipe that somebody else keeps
+/// On a thread, because the caller must be able to stop waiting for a pipe that another process keeps
 /// open.
 fn read_lines(stdout: ChildStdout) -> Receiver<String> {
     let (send, receive) = mpsc::channel();
@@ -97,12 +97,12 @@ fn read_lines(stdout: ChildStdout) -> Receiver<String> {
     receive
 }
 
-fn over_time(command: &Command, limit: Duration) -> Box<dyn std::error::Error> {
-    format!("{} was killed after {} s", line(command), limit.as_secs()).into()
+fn timed_out(command: &Command, limit: Duration) -> Box<dyn std::error::Error> {
+    format!("{} was killed after {} s", describe(command), limit.as_secs()).into()
 }
 
-/// The command for a message: program and arguments, the program without its folder.
-fn line(command: &Command) -> String {
+/// The command for a message: program and arguments, the program without its directory.
+fn describe(command: &Command) -> String {
     let program = std::path::Path::new(command.get_program());
     let mut text = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     for argument in command.get_args() {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_all_lines_and_the_status() {
+    fn capture_returns_all_lines_and_the_status() {
         let finished = capture(&mut shell("echo one; printf two; exit 4"), LONG).unwrap();
         assert_eq!(finished.lines, ["one", "two"]);
         assert_eq!(finished.status.code(), Some(4));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn output_is_read_on_after_it_was_closed_early() {
+    fn a_command_that_closes_its_output_early_is_awaited() {
         let finished = capture(&mut shell("echo one; exec >&-; sleep 0.2; exit 5"), LONG).unwrap();
         assert_eq!(finished.status.code(), Some(5));
     }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_over_its_time_is_killed_and_named() {
+    fn a_command_that_exceeds_its_limit_is_killed_and_named() {
         let error = check(&mut shell("sleep 600"), TICK).unwrap_err().to_string();
         assert!(error.contains("`sh -c sleep 600` was killed"), "{error}");
         assert!(output(&mut shell("sleep 600"), TICK).is_err());

@@ -1,4 +1,4 @@
-//! A private temporary folder that is gone when its owner is.
+//! A private temporary directory, removed on drop.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -14,12 +14,12 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Short names, because sockets are put in there and their paths are limited to 107 bytes.
+    /// The name is short, because socket paths are limited to 107 bytes.
     pub(crate) fn new() -> Result<Self> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("outlive-xtask-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        // Fails when it is there already: nobody else may have prepared it for us.
+        // Fails if the directory exists, so that no other user can have prepared it.
         DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Self { path })
     }

@@ -1,9 +1,7 @@
-//! A live server for the suites that talk to one: on a free port, with a folder and a log of its
-//! own.
+//! A live server for a suite: on a free port, with its own state directory and log.
 //!
-//! It is known to listen when it says so: a line with `listening on http://ADDRESS:PORT`, on either
-//! output. It is ended by SIGTERM to its pid, and must then go away with everything it had started;
-//! dropping it without that kills the whole tree.
+//! It is ready when it prints a line with `listening on http://ADDRESS:PORT` on either output. SIGTERM to its
+//! pid ends it, and every process it started must end too; dropping it without that kills the whole tree.
 
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -16,21 +14,21 @@ use crate::scratch::Scratch;
 use crate::tree::{self, Running, TICK};
 
 /// It listens within milliseconds; the rest is for a machine that is busy compiling.
-const START_LIMIT: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The server gives its processes 5 s between SIGTERM and SIGKILL.
-const STOP_LIMIT: Duration = Duration::from_secs(15);
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What the server has killed may take a moment to be gone.
-const LEAVE_LIMIT: Duration = Duration::from_secs(1);
+/// Processes that the server killed may take a moment to disappear.
+const TREE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Enough of the log to see why.
-const LOG_LINES: usize = 40;
+/// Enough of the log to see why a suite failed.
+const MAX_LOG_LINES: usize = 40;
 
 const ANNOUNCEMENT: &str = "listening on http://";
 
 pub(crate) struct Server {
-    // In the order of dropping: first the processes, then the folder they use.
+    // In drop order: first the processes, then the directory they use.
     running: Running,
     url: String,
     scratch: Scratch,
@@ -40,16 +38,18 @@ impl Server {
     pub(crate) fn start(binary: &Path) -> Result<Self> {
         let scratch = Scratch::new()?;
         let state = scratch.path().join("state");
-        // Into a file and not a pipe: nobody has to read it, and what it starts may keep it.
-        let log = OpenOptions::new().create(true).append(true).open(log_of(&scratch))?;
+        // A file and not a pipe: it needs no reader, and programs that the server starts may inherit it.
+        let log = OpenOptions::new().create(true).append(true).open(log_path(&scratch))?;
         let mut command = Command::new(binary);
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--no-token", "--state-dir"])
             .arg(&state)
+            .arg("--history")
+            .arg(scratch.path().join("history"))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);
-        // The developer's own settings must not decide a test.
+        // The developer's own settings must not affect a test.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("OUTLIVE_") {
                 command.env_remove(name);
@@ -72,11 +72,11 @@ impl Server {
     pub(crate) fn stop(mut self) -> Result<()> {
         let below = tree::descendants(self.running.pid());
         self.running.terminate()?;
-        let Some(status) = self.running.wait(STOP_LIMIT)? else {
-            let limit = STOP_LIMIT.as_secs();
+        let Some(status) = self.running.wait(STOP_TIMEOUT)? else {
+            let limit = STOP_TIMEOUT.as_secs();
             return Err(format!("the server did not end within {limit} s of SIGTERM").into());
         };
-        let left = tree::wait_until_gone(below, LEAVE_LIMIT);
+        let left = tree::wait_until_gone(below, TREE_TIMEOUT);
         if !left.is_empty() {
             tree::signal("KILL", &left);
             return Err(format!("the server ended and left {} processes", left.len()).into());
@@ -89,18 +89,18 @@ impl Server {
 }
 
 fn wait_for_announcement(running: &mut Running, scratch: &Scratch) -> Result<String> {
-    let deadline = Instant::now() + START_LIMIT;
+    let deadline = Instant::now() + START_TIMEOUT;
     loop {
-        // Looked at before the log is read: what it said before it ended is in there.
+        // Polled before the log is read, so that the log of an ended server is complete.
         let status = running.poll()?;
-        let log = fs::read(log_of(scratch))?;
+        let log = fs::read(log_path(scratch))?;
         if let Some(url) = announced(&String::from_utf8_lossy(&log)) {
             return Ok(url);
         }
         let problem = match status {
             Some(status) => format!("the server ended with {status} before it listened"),
             None if Instant::now() >= deadline => {
-                format!("the server did not say `{ANNOUNCEMENT}…` within {} s", START_LIMIT.as_secs())
+                format!("the server did not print `{ANNOUNCEMENT}…` within {} s", START_TIMEOUT.as_secs())
             }
             None => {
                 thread::sleep(TICK);
@@ -112,7 +112,7 @@ fn wait_for_announcement(running: &mut Running, scratch: &Scratch) -> Result<Str
     }
 }
 
-/// Only a line that has come to its end, so that no port is read by half.
+/// Reads only complete lines, so that no port is cut short.
 fn announced(log: &str) -> Option<String> {
     let complete = &log[..=log.rfind('\n')?];
     let (_, after) = complete.split_once(ANNOUNCEMENT)?;
@@ -120,14 +120,14 @@ fn announced(log: &str) -> Option<String> {
     Some(format!("http://{address}"))
 }
 
-fn log_of(scratch: &Scratch) -> PathBuf {
+fn log_path(scratch: &Scratch) -> PathBuf {
     scratch.path().join("server.log")
 }
 
 fn tail(scratch: &Scratch) -> String {
-    let log = fs::read(log_of(scratch)).unwrap_or_default();
+    let log = fs::read(log_path(scratch)).unwrap_or_default();
     let log = String::from_utf8_lossy(&log);
-    let skip = log.lines().count().saturating_sub(LOG_LINES);
+    let skip = log.lines().count().saturating_sub(MAX_LOG_LINES);
     log.lines().skip(skip).fold(String::new(), |text, line| text + line + "\n")
 }
 
@@ -160,9 +160,10 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_ends_well_is_fine() {
+    fn a_server_that_ends_cleanly_passes() {
         let scratch = Scratch::new().unwrap();
-        let script = "trap 'kill $!; exit 0' TERM
+        // KILL, because a shell that has just forked can lose a TERM before its exec.
+        let script = "trap 'kill -KILL $!; exit 0' TERM
             sleep 600 & echo 'listening on http://127.0.0.1:1' >&2; wait";
         let server = start(&scratch, script).unwrap();
         assert_eq!(server.url(), "http://127.0.0.1:1");
@@ -170,18 +171,18 @@ mod tests {
     }
 
     #[test]
-    fn a_process_left_behind_is_a_failure_and_does_not_stay() {
+    fn a_process_left_behind_is_killed_and_fails_the_stop() {
         let scratch = Scratch::new().unwrap();
         let script = "trap 'exit 0' TERM; sleep 600 & echo 'listening on http://127.0.0.1:1'; wait";
         let server = start(&scratch, script).unwrap();
         let below = tree::descendants(server.running.pid());
         let error = server.stop().unwrap_err().to_string();
         assert!(error.contains("left 1 processes"), "{error}");
-        assert_eq!(tree::wait_until_gone(below, START_LIMIT), []);
+        assert_eq!(tree::wait_until_gone(below, START_TIMEOUT), []);
     }
 
     #[test]
-    fn a_server_that_dies_at_once_is_not_waited_for() {
+    fn a_server_that_dies_at_once_is_reported_at_once() {
         let scratch = Scratch::new().unwrap();
         let error = start(&scratch, "echo broken >&2; exit 7").err().unwrap().to_string();
         assert!(error.contains("before it listened"), "{error}");

@@ -1,7 +1,7 @@
 //! The Rust tests, in three stages.
 //!
-//! `unit` are the tests inside the crates. The files in `crates/*/tests` are found by looking, so
-//! that a new file is run without being entered anywhere: those whose name begins with `crash` kill
+//! `unit` are the tests inside the crates. The files in `crates/*/tests` are
+//! discovered, so a new file needs no entry anywhere: those whose name begins with `crash` kill
 //! the server for minutes and are a stage of their own, all others are `integration`.
 
 use std::collections::BTreeSet;
@@ -10,22 +10,22 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::Result;
-use crate::debian::{self, Need};
+use crate::debian::Package;
 use crate::repo::Repo;
 use crate::run;
 use crate::tally::Tally;
 
 /// Compiling the tests included. A stage that hangs must leave time for the others.
-const LIMIT: Duration = Duration::from_secs(15 * 60);
+const TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 const CRASH: &str = "crash";
 
-/// A session has to behave in each of them.
-const SHELLS: [Need; 4] = [
-    Need { package: "bash", programs: &["bash"] },
-    Need { package: "dash", programs: &["dash"] },
-    Need { package: "zsh", programs: &["zsh"] },
-    Need { package: "busybox", programs: &["busybox"] },
+/// The session tests run in each of these shells.
+pub(crate) const SHELLS: &[Package] = &[
+    Package { name: "bash", programs: &["bash"] },
+    Package { name: "dash", programs: &["dash"] },
+    Package { name: "zsh", programs: &["zsh"] },
+    Package { name: "busybox", programs: &["busybox"] },
 ];
 
 pub(crate) fn unit(repo: &Repo) -> Result<Tally> {
@@ -33,12 +33,10 @@ pub(crate) fn unit(repo: &Repo) -> Result<Tally> {
 }
 
 pub(crate) fn integration(repo: &Repo) -> Result<Tally> {
-    debian::provide(&SHELLS)?;
     files(repo, |name| !name.starts_with(CRASH))
 }
 
 pub(crate) fn crash(repo: &Repo) -> Result<Tally> {
-    debian::provide(&SHELLS)?;
     files(repo, |name| name.starts_with(CRASH))
 }
 
@@ -54,19 +52,19 @@ fn files(repo: &Repo, belongs: fn(&str) -> bool) -> Result<Tally> {
 
 fn test(repo: &Repo, selection: &[&str]) -> Result<Tally> {
     let mut cargo = repo.cargo(["test", "--workspace", "--no-fail-fast"]);
-    let finished = run::capture(cargo.args(selection), LIMIT)?;
-    Ok(Tally::of_cargo_test(&finished))
+    let finished = run::capture(cargo.args(selection), TIMEOUT)?;
+    Ok(Tally::from_cargo_test(&finished))
 }
 
 /// The names of all integration tests, by cargo's rule: `tests/NAME.rs` and `tests/NAME/main.rs`.
 fn discover(crates: &Path) -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     for package in fs::read_dir(crates)? {
-        let folder = package?.path().join("tests");
-        if !folder.is_dir() {
+        let directory = package?.path().join("tests");
+        if !directory.is_dir() {
             continue;
         }
-        for item in fs::read_dir(folder)? {
+        for item in fs::read_dir(directory)? {
             let path = item?.path();
             let is_test = path.extension().is_some_and(|extension| extension == "rs") || path.join("main.rs").is_file();
             if let (true, Some(name)) = (is_test, path.file_stem().and_then(|name| name.to_str())) {
@@ -83,7 +81,7 @@ mod tests {
     use crate::scratch::Scratch;
 
     #[test]
-    fn files_and_folders_with_a_main_are_tests_and_shared_code_is_not() {
+    fn files_and_directories_with_a_main_are_tests_and_shared_code_is_not() {
         let scratch = Scratch::new().unwrap();
         let tests = scratch.path().join("one/tests");
         fs::create_dir_all(tests.join("harness")).unwrap();

@@ -1,6 +1,6 @@
-//! What a stage has to say when it is done: how many checks passed and failed, and a note.
+//! The result of a stage: how many checks passed and failed, and notes.
 //!
-//! Also the readers of other programs' counts. A count that cannot be found is a failure, never a
+//! Also parses the counts that other programs print. A count that cannot be found is a failure, never a
 //! zero.
 
 use std::ops::AddAssign;
@@ -37,7 +37,7 @@ impl Tally {
         self
     }
 
-    pub(crate) fn word(&self) -> &'static str {
+    pub(crate) fn verdict(&self) -> &'static str {
         match (self.skipped, self.failed) {
             (true, _) => "skipped",
             (false, 0) => "passed",
@@ -46,7 +46,7 @@ impl Tally {
     }
 
     /// Reads the `test result:` lines of `cargo test`, one per test binary.
-    pub(crate) fn of_cargo_test(finished: &Finished) -> Self {
+    pub(crate) fn from_cargo_test(finished: &Finished) -> Self {
         let mut tally = Self::default();
         let mut ignored = 0;
         let results = finished.lines.iter().filter(|line| line.starts_with("test result: "));
@@ -59,27 +59,27 @@ impl Tally {
             tally = tally.note(format!("{ignored} ignored"));
         }
         if finished.left_behind {
-            tally = tally.note("a process was left behind that still holds the output");
+            tally = tally.note("a process left behind still holds the output open");
         }
         tally.settle(finished.status)
     }
 
     /// Reads the last line of a suite: `N passed, M failed`.
-    pub(crate) fn of_suite(finished: &Finished) -> Self {
+    pub(crate) fn from_suite(finished: &Finished) -> Self {
         let last = finished.lines.iter().rev().find(|line| !line.trim().is_empty());
-        let Some(tally) = last.and_then(|line| Self::of_line(line)) else {
+        let Some(tally) = last.and_then(|line| Self::from_line(line)) else {
             return Self::failed("its last line is not `N passed, M failed`");
         };
         tally.settle(finished.status)
     }
 
-    fn of_line(line: &str) -> Option<Self> {
+    fn from_line(line: &str) -> Option<Self> {
         let (passed, rest) = line.trim().split_once(" passed, ")?;
         let failed = rest.strip_suffix(" failed")?;
         Some(Self { passed: passed.parse().ok()?, failed: failed.parse().ok()?, ..Self::default() })
     }
 
-    /// The exit status has the last word: a compile error or an abort prints no count.
+    /// A bad exit status fails the stage whatever it counted: a compile error or an abort prints no count.
     fn settle(mut self, status: ExitStatus) -> Self {
         if self.failed > 0 {
             return self;
@@ -133,38 +133,38 @@ mod tests {
 running 3 tests
 test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s
 test result: FAILED. 12 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.10s";
-        let tally = Tally::of_cargo_test(&finished(101, text));
+        let tally = Tally::from_cargo_test(&finished(101, text));
         assert_eq!(counts(&tally), (15, 2));
         assert_eq!(tally.notes, ["1 ignored"]);
     }
 
     #[test]
     fn a_compile_error_is_one_failure() {
-        assert_eq!(counts(&Tally::of_cargo_test(&finished(101, ""))), (0, 1));
+        assert_eq!(counts(&Tally::from_cargo_test(&finished(101, ""))), (0, 1));
     }
 
     #[test]
     fn an_aborted_binary_is_a_failure_beside_passing_ones() {
         let text = "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured";
-        assert_eq!(counts(&Tally::of_cargo_test(&finished(101, text))), (3, 1));
+        assert_eq!(counts(&Tally::from_cargo_test(&finished(101, text))), (3, 1));
     }
 
     #[test]
     fn a_suite_is_read_by_its_last_line() {
         let text = "ok one\nnot ok two\n3 passed, 0 failed\n12 passed, 1 failed\n\n";
-        assert_eq!(counts(&Tally::of_suite(&finished(1, text))), (12, 1));
-        assert_eq!(counts(&Tally::of_suite(&finished(0, "7 passed, 0 failed"))), (7, 0));
+        assert_eq!(counts(&Tally::from_suite(&finished(1, text))), (12, 1));
+        assert_eq!(counts(&Tally::from_suite(&finished(0, "7 passed, 0 failed"))), (7, 0));
     }
 
     #[test]
-    fn a_suite_that_says_nothing_or_checks_nothing_fails() {
+    fn a_suite_without_a_count_or_without_checks_fails() {
         for text in ["", "done", "7 passed", "x passed, 0 failed", "0 passed, 0 failed"] {
-            assert_eq!(Tally::of_suite(&finished(0, text)).failed, 1, "{text:?}");
+            assert_eq!(Tally::from_suite(&finished(0, text)).failed, 1, "{text:?}");
         }
     }
 
     #[test]
     fn a_suite_with_a_bad_exit_code_fails_whatever_it_counts() {
-        assert_eq!(counts(&Tally::of_suite(&finished(1, "7 passed, 0 failed"))), (7, 1));
+        assert_eq!(counts(&Tally::from_suite(&finished(1, "7 passed, 0 failed"))), (7, 1));
     }
 }

@@ -1,8 +1,8 @@
-//! Processes that this tool starts, and the certainty that they end.
+//! Processes that this tool starts, and how it makes sure that they end.
 //!
 //! ```text
 //! start ──> running ──(exits by itself | terminate)──> ended
-//!              └────────(dropped, or over its time)──> whole tree killed
+//!              └────────(dropped, or timed out)────> whole tree killed
 //! ```
 //!
 //! Everything is found and signalled by pid, below a process that we started ourselves; nothing is
@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 
-/// Between two looks at a process: not felt by a human, and no load.
+/// Interval between two checks of a process: short for a person, and no load.
 pub(crate) const TICK: Duration = Duration::from_millis(20);
 
-/// Passes over a tree whose root is stopped. A child can fork between our look and our kill, so one
-/// pass is not enough; a tree that outruns this many is not ours to win against.
-const KILL_PASSES: u32 = 50;
+/// A child can fork between the scan and the kill, so one pass is not enough. A tree that survives this many
+/// passes forks faster than they can kill.
+const MAX_KILL_PASSES: u32 = 50;
 
 /// A process with its birth, so that a reused pid is not mistaken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Identity {
     }
 }
 
-/// What we need of `/proc/PID/stat`.
+/// The fields of `/proc/PID/stat` that are needed here.
 struct Entry {
     id: Identity,
     parent: u32,
@@ -66,11 +66,11 @@ impl Entry {
 
 /// All living processes below `root`, without itself.
 pub(crate) fn descendants(root: u32) -> Vec<Identity> {
-    let Ok(folder) = fs::read_dir("/proc") else {
+    let Ok(directory) = fs::read_dir("/proc") else {
         return Vec::new();
     };
     let all: Vec<Entry> =
-        folder.filter_map(|item| item.ok()?.file_name().to_str()?.parse().ok()).filter_map(Entry::read).collect();
+        directory.filter_map(|item| item.ok()?.file_name().to_str()?.parse().ok()).filter_map(Entry::read).collect();
 
     let mut found = Vec::new();
     let mut parents = vec![root];
@@ -85,11 +85,11 @@ pub(crate) fn descendants(root: u32) -> Vec<Identity> {
     found
 }
 
-/// Those that are still alive after the limit.
+/// Waits, and returns the processes that are still alive after the limit.
 pub(crate) fn wait_until_gone(mut waiting: Vec<Identity>, limit: Duration) -> Vec<Identity> {
     let deadline = Instant::now() + limit;
     loop {
-        waiting.retain(|one| one.is_alive());
+        waiting.retain(|process| process.is_alive());
         if waiting.is_empty() || Instant::now() >= deadline {
             return waiting;
         }
@@ -97,7 +97,7 @@ pub(crate) fn wait_until_gone(mut waiting: Vec<Identity>, limit: Duration) -> Ve
     }
 }
 
-/// Sends to each that is still the process we saw. One that ends meanwhile is no error.
+/// Signals each process unless its pid now belongs to another one. One that ends meanwhile is no error.
 pub(crate) fn signal(name: &str, targets: &[Identity]) {
     let pids: Vec<String> =
         targets.iter().filter(|target| target.is_alive()).map(|target| target.pid.to_string()).collect();
@@ -166,7 +166,7 @@ impl Running {
             return;
         }
         signal("STOP", self.identity().as_slice());
-        for _ in 0..KILL_PASSES {
+        for _ in 0..MAX_KILL_PASSES {
             let below = descendants(self.pid());
             if below.is_empty() {
                 break;
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn terminate_asks_and_the_process_may_answer() {
+    fn terminate_lets_the_process_choose_its_exit_code() {
         let mut running = shell("trap 'exit 3' TERM; sleep 600 & wait");
         wait_for_descendants(&running, 1);
         let below = descendants(running.pid());
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_gives_up_after_its_limit() {
+    fn wait_returns_none_after_its_limit() {
         let mut running = shell("sleep 600");
         assert!(running.wait(TICK).unwrap().is_none());
     }

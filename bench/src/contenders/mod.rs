@@ -1,7 +1,7 @@
-//! Who is measured. Everything that is not the same for all of them is said here; the calls that are the same are in
-//! api.rs.
+//! The servers that are measured: outlive and its peers.
 //!
-//! A further peer: a file with an `impl Contender`, and one line in `peers`.
+//! A `Contender` describes how one server differs from the others; calls that are the same for all are in `api.rs`.
+//! To add a peer, add a file with an `impl Contender` and one line in `peers`.
 
 mod outlive;
 mod sandbox_agent;
@@ -13,7 +13,7 @@ use crate::websocket::Opcode;
 pub use self::outlive::Outlive;
 use self::sandbox_agent::SandboxAgent;
 
-/// Everybody that outlive is compared with.
+/// All servers that outlive is compared with.
 fn peers() -> Vec<Box<dyn Contender>> {
     vec![Box::new(SandboxAgent)]
 }
@@ -22,28 +22,28 @@ fn peers() -> Vec<Box<dyn Contender>> {
 pub fn all() -> Vec<Box<dyn Contender>> {
     let mut all: Vec<Box<dyn Contender>> = vec![Box::new(Outlive)];
     all.extend(peers().into_iter().filter(|peer| {
-        let is_there = peer.program().is_ok_and(|program| program.is_file());
-        if !is_there {
-            eprintln!("warning: {} is not installed and is left out", peer.name());
+        let is_installed = peer.program().is_ok_and(|program| program.is_file());
+        if !is_installed {
+            eprintln!("warning: {} is not installed; skipping it", peer.name());
         }
-        is_there
+        is_installed
     }));
     all
 }
 
-/// How to get everything that a terminal has printed so far.
+/// The path that returns everything a terminal has printed so far.
 pub enum History {
-    /// A socket that begins with it.
+    /// A WebSocket that starts with the history.
     Socket(String),
-    /// Events, one after the other, of which the first are history.
+    /// A stream of log events that starts with the history.
     Events(String),
 }
 
-/// The processes that make up a running server.
-pub struct Parts {
-    /// Who answers.
+/// The process ids of a running daemon.
+pub struct ServerPids {
+    /// The process that serves requests.
     pub server: i32,
-    /// Who keeps what must survive, if that is somebody else.
+    /// outlive's holder; `None` for a daemon of one process.
     pub holder: Option<i32>,
 }
 
@@ -52,36 +52,36 @@ pub trait Contender: Sync {
 
     fn program(&self) -> Result<std::path::PathBuf>;
 
-    /// Starts it, and waits for the first answer.
+    /// Starts the daemon and waits for its first response.
     fn launch(&self) -> Result<Daemon>;
 
-    /// Lifts the limits that would end a workload early.
+    /// Raises the limits that a workload would exceed.
     fn raise_limits(&self, daemon: &Daemon) -> Result<()>;
 
-    fn parts(&self, daemon: &Daemon) -> Result<Parts>;
+    fn pids(&self, daemon: &Daemon) -> Result<ServerPids>;
 
-    /// The socket of a terminal: what it prints from now on, and input.
+    /// The WebSocket of a terminal: its output from now on, and its input.
     fn terminal_path(&self, id: &str) -> String;
 
-    /// Input as a frame of that socket.
+    /// Encodes input as a frame of that socket.
     fn input_frame(&self, input: &str) -> (Opcode, Vec<u8>);
 
     fn history(&self, id: &str) -> History;
 
-    /// Output as plain bytes until the exit, if there is such a thing.
+    /// Output as plain bytes until the exit, if the server offers it.
     fn plain_output_path(&self, id: &str) -> Option<String>;
 
-    /// Events of the log until the exit, or for ever.
+    /// Log events. The stream may end at the exit or stay open.
     fn log_events_path(&self, id: &str) -> String;
 
-    /// How many terminals it can have at once, at most 1,000.
-    fn most_terminals(&self) -> usize;
+    /// How many terminals the server can have at once; 1,000 at most.
+    fn max_terminals(&self) -> usize;
 
-    /// Whether the programs go on when the part that answers is killed.
-    fn survives_its_server(&self) -> bool;
+    /// Whether programs keep running when the server process is killed.
+    fn survives_server_kill(&self) -> bool;
 }
 
-/// The limits that all contenders know (`/v1/processes/config`).
+/// Raises the limits that all contenders have (`/v1/processes/config`).
 fn raise_shared_limits(daemon: &Daemon) -> Result<()> {
     let limits = serde_json::json!({
         "maxConcurrentProcesses": 8192,

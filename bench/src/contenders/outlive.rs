@@ -1,44 +1,47 @@
-//! The binary in OUTLIVE_BIN.
+//! outlive: the binary that `OUTLIVE_BIN` names.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{Contender, History, Parts, new_token, raise_shared_limits};
+use super::{Contender, History, ServerPids, new_token, raise_shared_limits};
 use crate::Result;
-use crate::daemon::{Daemon, until_answered};
+use crate::daemon::{Daemon, wait_until_reachable};
 use crate::scratch::Scratch;
 use crate::websocket::Opcode;
 
 pub struct Outlive;
 
 impl Outlive {
-    /// Starts what the command names, in the environment that it has.
-    pub fn launch_as(mut command: Command) -> Result<Daemon> {
-        let place = Scratch::new()?;
+    /// Starts the daemon with the program and environment of `command`. `history` is a directory or `off`.
+    pub fn launch_command(mut command: Command, history: &OsStr) -> Result<Daemon> {
+        let scratch = Scratch::new()?;
         let token = new_token();
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--token", &token, "--state-dir"])
-            .arg(place.path().join("state"))
+            .arg(scratch.path().join("state"))
+            .arg("--history")
+            .arg(history)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(File::create(place.path().join("log"))?);
+            .stderr(File::create(scratch.path().join("log"))?);
         let started = Instant::now();
         let mut child = command.spawn()?;
-        let mut output = BufReader::new(child.stdout.take().ok_or("no output")?);
+        let mut output = BufReader::new(child.stdout.take().ok_or("outlive has no stdout")?);
         let mut line = String::new();
         output.read_line(&mut line)?;
         let address = line.trim().strip_prefix("listening on http://").map(str::parse);
         let Some(Ok(address)) = address else {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(format!("outlive said {line:?} instead of its address").into());
+            return Err(format!("expected outlive's address, received {line:?}").into());
         };
         let mut daemon =
-            Daemon { address, token, child, start_time: Duration::ZERO, output: Some(output.into_inner()), place };
-        until_answered(address, &daemon.token, "/healthz", Duration::from_secs(10))?;
+            Daemon { address, token, child, start_time: Duration::ZERO, output: Some(output.into_inner()), scratch };
+        wait_until_reachable(address, &daemon.token, "/healthz", Duration::from_secs(10))?;
         daemon.start_time = started.elapsed();
         Ok(daemon)
     }
@@ -50,11 +53,12 @@ impl Contender for Outlive {
     }
 
     fn program(&self) -> Result<PathBuf> {
-        Ok(std::env::var_os("OUTLIVE_BIN").ok_or("OUTLIVE_BIN must name the binary; use `cargo xtask bench`")?.into())
+        Ok(std::env::var_os("OUTLIVE_BIN").ok_or("OUTLIVE_BIN is not set; use `cargo xtask bench`")?.into())
     }
 
     fn launch(&self) -> Result<Daemon> {
-        Self::launch_as(Command::new(self.program()?))
+        // Without history, because no peer stores output on disk.
+        Self::launch_command(Command::new(self.program()?), OsStr::new("off"))
     }
 
     fn raise_limits(&self, daemon: &Daemon) -> Result<()> {
@@ -64,11 +68,11 @@ impl Contender for Outlive {
         Ok(())
     }
 
-    fn parts(&self, daemon: &Daemon) -> Result<Parts> {
+    fn pids(&self, daemon: &Daemon) -> Result<ServerPids> {
         let body = daemon.connect()?.expect("GET", "/v1/health", None)?;
         let health: serde_json::Value = serde_json::from_slice(&body)?;
         let pid = |name: &str| health[name].as_i64().and_then(|pid| i32::try_from(pid).ok());
-        Ok(Parts { server: pid("serverPid").ok_or("health names no server")?, holder: pid("holderPid") })
+        Ok(ServerPids { server: pid("serverPid").ok_or("/v1/health has no serverPid")?, holder: pid("holderPid") })
     }
 
     fn terminal_path(&self, id: &str) -> String {
@@ -91,11 +95,11 @@ impl Contender for Outlive {
         format!("/v1/processes/{id}/logs?follow=true&end=exit")
     }
 
-    fn most_terminals(&self) -> usize {
+    fn max_terminals(&self) -> usize {
         1_000
     }
 
-    fn survives_its_server(&self) -> bool {
+    fn survives_server_kill(&self) -> bool {
         true
     }
 }

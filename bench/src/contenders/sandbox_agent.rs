@@ -1,13 +1,13 @@
-//! sandbox-agent's server, as published: `@sandbox-agent/cli-linux-x64`, installed into bench/peer/.
+//! The published server of sandbox-agent, `@sandbox-agent/cli-linux-x64`, installed in `bench/peer/`.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{Contender, History, Parts, new_token, raise_shared_limits};
+use super::{Contender, History, ServerPids, new_token, raise_shared_limits};
 use crate::Result;
-use crate::daemon::{Daemon, until_answered};
+use crate::daemon::{Daemon, wait_until_reachable};
 use crate::scratch::Scratch;
 use crate::websocket::Opcode;
 
@@ -19,27 +19,28 @@ impl Contender for SandboxAgent {
     }
 
     fn program(&self) -> Result<PathBuf> {
-        Ok(crate::package_folder().join("peer/node_modules/@sandbox-agent/cli-linux-x64/bin/sandbox-agent"))
+        Ok(crate::package_dir().join("peer/node_modules/@sandbox-agent/cli-linux-x64/bin/sandbox-agent"))
     }
 
     fn launch(&self) -> Result<Daemon> {
-        let place = Scratch::new()?;
+        let scratch = Scratch::new()?;
         let token = new_token();
-        // It cannot choose a port itself. This one is free, and will hardly be taken in the next milliseconds.
+        // The server does not support port 0, so a free port is chosen here and released for it. Another program
+        // could take the port in between, but only within a few milliseconds.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let mut command = Command::new(self.program()?);
         command
             .args(["server", "--token", &token, "-H", "127.0.0.1", "--no-telemetry", "-p"])
             .arg(address.port().to_string())
-            .env("HOME", place.path())
-            .env("XDG_DATA_HOME", place.path())
+            .env("HOME", scratch.path())
+            .env("XDG_DATA_HOME", scratch.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let started = Instant::now();
         let child = command.spawn()?;
-        let mut daemon = Daemon { address, token, child, start_time: Duration::ZERO, output: None, place };
-        until_answered(address, &daemon.token, "/v1/health", Duration::from_secs(20))?;
+        let mut daemon = Daemon { address, token, child, start_time: Duration::ZERO, output: None, scratch };
+        wait_until_reachable(address, &daemon.token, "/v1/health", Duration::from_secs(20))?;
         daemon.start_time = started.elapsed();
         Ok(daemon)
     }
@@ -48,8 +49,8 @@ impl Contender for SandboxAgent {
         raise_shared_limits(daemon)
     }
 
-    fn parts(&self, daemon: &Daemon) -> Result<Parts> {
-        Ok(Parts { server: daemon.pid(), holder: None })
+    fn pids(&self, daemon: &Daemon) -> Result<ServerPids> {
+        Ok(ServerPids { server: daemon.pid(), holder: None })
     }
 
     fn terminal_path(&self, id: &str) -> String {
@@ -60,7 +61,7 @@ impl Contender for SandboxAgent {
         (Opcode::Text, serde_json::json!({"type": "input", "data": input}).to_string().into_bytes())
     }
 
-    /// Its socket begins with what is printed next.
+    /// The socket starts with new output and has no history, so the history comes from the log events.
     fn history(&self, id: &str) -> History {
         History::Events(format!("/v1/processes/{id}/logs?follow=true"))
     }
@@ -73,12 +74,12 @@ impl Contender for SandboxAgent {
         format!("/v1/processes/{id}/logs?follow=true")
     }
 
-    /// Each takes a thread of a pool of 512.
-    fn most_terminals(&self) -> usize {
+    /// Each terminal occupies a thread of a pool of 512.
+    fn max_terminals(&self) -> usize {
         256
     }
 
-    fn survives_its_server(&self) -> bool {
+    fn survives_server_kill(&self) -> bool {
         false
     }
 }

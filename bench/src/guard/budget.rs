@@ -1,6 +1,6 @@
-//! bench/guard.toml: what each hot path may cost.
+//! `bench/guard.toml`: the budget of each hot path.
 //!
-//! Only the part of TOML that the file needs: tables of numbers.
+//! Parses only the part of TOML that the file needs: tables of numbers.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -10,16 +10,15 @@ use std::path::PathBuf;
 use super::Cost;
 use crate::Result;
 
-const HEAD: &str = "\
-# What one turn of each hot path may cost in the server, counted by callgrind on dist/outlive.
+const HEADER: &str = "\
+# Budget of the server for one iteration of each hot path, counted by callgrind on dist/outlive.
 # `cargo xtask bench --guard` fails when a count is above its budget by more than the tolerance (in percent).
-# `cargo xtask bench --guard --update` writes the counts of this build; say in the commit why they rose.
+# `cargo xtask bench --guard --update` writes the counts of this build; explain an increase in the commit message.
 ";
 
-/// In percent.
-const INSTRUCTION_TOLERANCE: f64 = 10.0;
-/// How often threads wake each other up depends on who is faster: ±10 was seen.
-const SYSTEM_CALL_TOLERANCE: f64 = 25.0;
+const INSTRUCTION_TOLERANCE_PERCENT: f64 = 10.0;
+/// Larger, because the number of wake-ups between threads depends on their timing: ±10 % was observed.
+const SYSTEM_CALL_TOLERANCE_PERCENT: f64 = 25.0;
 
 pub struct Budget {
     pub instruction_tolerance: f64,
@@ -30,7 +29,7 @@ pub struct Budget {
 
 impl Budget {
     pub fn read() -> Result<Self> {
-        Self::parse(&fs::read_to_string(file()).map_err(|error| format!("guard.toml: {error}"))?)
+        Self::parse(&fs::read_to_string(path()).map_err(|error| format!("cannot read guard.toml: {error}"))?)
     }
 
     fn parse(text: &str) -> Result<Self> {
@@ -41,13 +40,14 @@ impl Budget {
                 name.clone_into(&mut table);
                 continue;
             }
-            let (key, value) = line.split_once('=').ok_or_else(|| format!("guard.toml: {line}"))?;
-            let value: f64 = value.trim().replace('_', "").parse().map_err(|_| format!("guard.toml: {line}"))?;
+            let invalid = || format!("guard.toml: invalid line `{line}`");
+            let (key, value) = line.split_once('=').ok_or_else(invalid)?;
+            let value: f64 = value.trim().replace('_', "").parse().map_err(|_| invalid())?;
             numbers.insert((table.clone(), key.trim().to_owned()), value);
         }
         let tolerance = |key: &str| {
             let value = numbers.get(&("tolerance".to_owned(), key.to_owned())).copied();
-            value.ok_or_else(|| format!("guard.toml: no tolerance of {key}"))
+            value.ok_or_else(|| format!("guard.toml: [tolerance] has no {key}"))
         };
         let (instruction_tolerance, system_call_tolerance) = (tolerance("instructions")?, tolerance("system_calls")?);
         Ok(Self { instruction_tolerance, system_call_tolerance, numbers })
@@ -59,13 +59,13 @@ impl Budget {
     }
 
     pub fn write(measured: &[(&'static str, Cost)]) -> Result<()> {
-        Ok(fs::write(file(), Self::text(measured)?)?)
+        Ok(fs::write(path(), Self::render(measured)?)?)
     }
 
-    fn text(measured: &[(&'static str, Cost)]) -> Result<String> {
-        let mut text = HEAD.to_owned();
-        writeln!(text, "\n[tolerance]\ninstructions = {INSTRUCTION_TOLERANCE:.0}")?;
-        writeln!(text, "system_calls = {SYSTEM_CALL_TOLERANCE:.0}")?;
+    fn render(measured: &[(&'static str, Cost)]) -> Result<String> {
+        let mut text = HEADER.to_owned();
+        writeln!(text, "\n[tolerance]\ninstructions = {INSTRUCTION_TOLERANCE_PERCENT:.0}")?;
+        writeln!(text, "system_calls = {SYSTEM_CALL_TOLERANCE_PERCENT:.0}")?;
         for (name, cost) in measured {
             writeln!(text, "\n[{name}]\ninstructions = {:.0}", cost.instructions)?;
             writeln!(text, "system_calls = {:.2}", cost.system_calls)?;
@@ -74,8 +74,8 @@ impl Budget {
     }
 }
 
-fn file() -> PathBuf {
-    crate::package_folder().join("guard.toml")
+fn path() -> PathBuf {
+    crate::package_dir().join("guard.toml")
 }
 
 #[cfg(test)]
@@ -83,17 +83,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
-        let text = Budget::text(&[("echo", Cost { instructions: 1234.0, system_calls: 5.25 })]).unwrap();
+    fn a_written_budget_is_read_back() {
+        let text = Budget::render(&[("echo", Cost { instructions: 1234.0, system_calls: 5.25 })]).unwrap();
         let budget = Budget::parse(&text).unwrap();
         let cost = budget.cost("echo").unwrap();
         assert_eq!((cost.instructions, cost.system_calls), (1234.0, 5.25));
         assert!(budget.cost("other").is_none());
-        assert!((budget.instruction_tolerance - INSTRUCTION_TOLERANCE).abs() < f64::EPSILON);
+        assert!((budget.instruction_tolerance - INSTRUCTION_TOLERANCE_PERCENT).abs() < f64::EPSILON);
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn an_invalid_budget_is_refused() {
         assert!(Budget::parse("[tolerance]\ninstructions = many\nsystem_calls = 1").is_err());
         assert!(Budget::parse("").is_err());
     }

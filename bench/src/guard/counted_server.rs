@@ -1,9 +1,10 @@
-//! outlive with its server under callgrind and everything else as it is.
+//! An outlive daemon whose server runs under callgrind and whose holder runs normally.
 //!
-//! The holder starts the server, and its way of starting programs is nothing that valgrind can follow. But an upgrade
-//! starts the next server from the file on disk: so a copy is started, the file is exchanged for a script that puts
-//! callgrind before the server, and an upgrade is asked for.
+//! valgrind cannot follow the holder's clone with shared memory, so the holder must not run under it. An upgrade starts
+//! the next server from the file on disk. Therefore a copy of the binary is started, the file is replaced by a script
+//! that runs the server under callgrind, and an upgrade is requested.
 
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -15,71 +16,82 @@ use crate::contenders::{Contender, Outlive};
 use crate::daemon::Daemon;
 use crate::scratch::Scratch;
 
-/// A machine at its limit may be too slow for the holder's patience with a new server.
-const TRIES: usize = 3;
+/// On an overloaded machine the new server may exceed the holder's start timeout.
+const MAX_ATTEMPTS: usize = 3;
 
-/// As many as a shell or a container has.
-const VARIABLES: usize = 30;
+/// About as many as in a shell or a container.
+const ENVIRONMENT_VARIABLES: usize = 30;
 
 pub struct CountedServer {
     pub daemon: Daemon,
     server: i32,
-    folder: Scratch,
+    directory: Scratch,
 }
 
 impl CountedServer {
-    /// `prepare` is called while everything still runs at full speed.
-    pub fn start(prepare: impl FnOnce(&Daemon) -> Result<()>) -> Result<Self> {
-        let folder = Scratch::new()?;
-        let (program, original) = (folder.path().join("outlive"), folder.path().join("original"));
+    /// `prepare` is called before the server runs under callgrind, at full speed.
+    pub fn start(with_history: bool, prepare: impl FnOnce(&Daemon) -> Result<()>) -> Result<Self> {
+        let directory = Scratch::new()?;
+        let history = directory.path().join("history");
+        let (program, original) = (directory.path().join("outlive"), directory.path().join("original"));
         fs::copy(Outlive.program()?, &program)?;
         fs::copy(Outlive.program()?, &original)?;
         let mut command = Command::new(&program);
-        // Every program gets a copy of the environment, and that is counted too: it must be the same everywhere.
+        // Copying the environment for each program is part of the count, so it must be the same on every machine.
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command.envs((1..VARIABLES).map(|number| (format!("VARIABLE_{number:02}"), "as long as most of them are")));
-        let daemon = Outlive::launch_as(command)?;
+        command.envs(
+            (1..ENVIRONMENT_VARIABLES).map(|number| (format!("VARIABLE_{number:02}"), "as long as most of them are")),
+        );
+        let daemon =
+            Outlive::launch_command(command, if with_history { history.as_os_str() } else { OsStr::new("off") })?;
         Outlive.raise_limits(&daemon)?;
         prepare(&daemon)?;
 
         fs::remove_file(&program)?;
-        fs::write(&program, script(&folder, &original)?)?;
+        fs::write(&program, script(&directory, &original)?)?;
         fs::set_permissions(&program, Permissions::from_mode(0o755))?;
-        let before = Outlive.parts(&daemon)?.server;
-        let mut tries = 0;
-        let server = loop {
-            let answer = daemon.connect()?.call("POST", "/v1/upgrade", None);
-            let server = Outlive.parts(&daemon)?.server;
-            tries += 1;
-            match answer {
-                _ if server != before => break server,
-                Ok(answer) if tries == TRIES => return Err(String::from_utf8_lossy(&answer.body).into_owned().into()),
-                Err(error) if tries == TRIES => return Err(error),
-                _ => {}
-            }
-        };
-        Ok(Self { daemon, server, folder })
+        let server = upgrade(&daemon)?;
+        Ok(Self { daemon, server, directory })
     }
 
-    /// What `turns` turns cost, each.
-    pub fn count(&self, turns: usize, work: impl FnOnce() -> Result<()>) -> Result<Cost> {
-        callgrind::zero(self.folder.path(), self.server)?;
+    /// The average cost of the `iterations` iterations that `work` makes.
+    pub fn count(&self, iterations: usize, work: impl FnOnce() -> Result<()>) -> Result<Cost> {
+        callgrind::reset_counts(self.directory.path(), self.server)?;
         work()?;
-        let total = callgrind::counts(self.folder.path(), self.server)?;
-        if Outlive.parts(&self.daemon)?.server != self.server {
-            return Err("the counted server is gone".into());
+        let total = callgrind::read_counts(self.directory.path(), self.server)?;
+        if Outlive.pids(&self.daemon)?.server != self.server {
+            return Err("the counted server was replaced".into());
         }
-        let turns = turns as f64;
-        Ok(Cost { instructions: total.instructions / turns, system_calls: total.system_calls / turns })
+        let iterations = iterations as f64;
+        Ok(Cost { instructions: total.instructions / iterations, system_calls: total.system_calls / iterations })
     }
 }
 
-fn script(folder: &Scratch, original: &Path) -> Result<String> {
-    let (bench, folder, original) = (std::env::current_exe()?, folder.path().display(), original.display());
+/// Upgrades until another server process serves, and returns its pid.
+fn upgrade(daemon: &Daemon) -> Result<i32> {
+    let previous = Outlive.pids(daemon)?.server;
+    let mut attempts = 0;
+    loop {
+        let response = daemon.connect()?.call("POST", "/v1/upgrade", None);
+        let server = Outlive.pids(daemon)?.server;
+        attempts += 1;
+        match response {
+            _ if server != previous => return Ok(server),
+            Ok(response) if attempts == MAX_ATTEMPTS => {
+                return Err(String::from_utf8_lossy(&response.body).into_owned().into());
+            }
+            Err(error) if attempts == MAX_ATTEMPTS => return Err(error),
+            _ => {}
+        }
+    }
+}
+
+fn script(directory: &Scratch, original: &Path) -> Result<String> {
+    let (bench, directory, original) = (std::env::current_exe()?, directory.path().display(), original.display());
     let bench = bench.display();
     Ok(format!(
         "#!/bin/sh\n\
-         if [ \"$1\" = server ]; then exec '{bench}' child under-callgrind '{folder}' '{original}' \"$@\"; fi\n\
+         if [ \"$1\" = server ]; then exec '{bench}' child under-callgrind '{directory}' '{original}' \"$@\"; fi\n\
          exec '{original}' \"$@\"\n"
     ))
 }

@@ -1,4 +1,4 @@
-//! The ceilings: the same work by the kernel's own interfaces, without any server.
+//! The raw baseline: the same work done with system calls alone, without a server.
 
 pub mod pipe;
 pub mod spawn;

@@ -1,4 +1,4 @@
-//! The cheapest way to run a program: a child that shares our memory until it executes, and a wait.
+//! The cheapest way to run a program: clone with shared memory until the exec, then wait.
 
 use std::ffi::{CString, OsStr, c_char, c_int, c_void};
 use std::io;
@@ -15,40 +15,41 @@ unsafe extern "C" {
     static environ: *const *const c_char;
 }
 
-/// Everything that the child needs, made before it exists: it must not allocate.
-pub struct Plan {
-    /// The program first; `pointers` points into these.
-    _words: Vec<CString>,
+/// Everything that the child needs. It is prepared before the clone because the child must not allocate.
+pub struct SpawnPlan {
+    /// The program and its arguments; `pointers` points into these.
+    _strings: Vec<CString>,
     pointers: Vec<*const c_char>,
-    /// A terminal that becomes its standard input, output and error, and controls it.
+    /// The terminal that becomes the child's standard streams and controlling terminal.
     terminal: Option<RawFd>,
     stack: Vec<u8>,
 }
 
-impl Plan {
+impl SpawnPlan {
     pub fn new(program: &OsStr, arguments: &[&str], terminal: Option<RawFd>) -> Result<Self> {
-        let words = std::iter::once(program.as_bytes()).chain(arguments.iter().map(|argument| argument.as_bytes()));
-        let words: Vec<CString> = words.map(CString::new).collect::<std::result::Result<_, _>>()?;
-        let pointers = words.iter().map(|word| word.as_ptr()).chain([std::ptr::null()]).collect();
-        Ok(Self { _words: words, pointers, terminal, stack: vec![0; STACK_BYTES] })
+        let strings = std::iter::once(program.as_bytes()).chain(arguments.iter().map(|argument| argument.as_bytes()));
+        let strings: Vec<CString> = strings.map(CString::new).collect::<std::result::Result<_, _>>()?;
+        let pointers = strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect();
+        Ok(Self { _strings: strings, pointers, terminal, stack: vec![0; STACK_BYTES] })
     }
 
-    /// Returns when the child has executed its program.
+    /// Starts the child. Returns its pid once it has executed its program (vfork semantics).
     pub fn start(&mut self) -> io::Result<i32> {
         let top = self.stack.as_mut_ptr_range().end;
         let top = top.wrapping_sub(top.addr() % 16);
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
         let plan: *mut Self = self;
-        // SAFETY: the child runs `execute` alone, on its own stack, while this thread is suspended and the plan lives.
+        // SAFETY: the child runs only `execute`, on its own stack. This thread is suspended meanwhile, so the plan
+        // stays alive.
         let pid = unsafe { libc::clone(execute, top.cast(), flags, plan.cast()) };
         if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(pid) }
     }
 }
 
 extern "C" fn execute(plan: *mut c_void) -> c_int {
-    // SAFETY: `start` gave us a plan that outlives us; what follows are system calls on it and nothing else.
+    // SAFETY: `start` passes a plan that outlives this call, and the code below only makes system calls with it.
     unsafe {
-        let plan = &*plan.cast::<Plan>();
+        let plan = &*plan.cast::<SpawnPlan>();
         if let Some(terminal) = plan.terminal {
             libc::setsid();
             libc::ioctl(terminal, libc::TIOCSCTTY, 0);
@@ -61,10 +62,10 @@ extern "C" fn execute(plan: *mut c_void) -> c_int {
     }
 }
 
-/// Waits for a child of ours, and gives back its status.
+/// Waits for a child of this process and returns its wait status.
 pub fn wait(pid: i32) -> io::Result<i32> {
     let mut status = 0;
-    // SAFETY: our own child, and a pointer to a local.
+    // SAFETY: the pointer is to a local.
     if unsafe { libc::waitpid(pid, &raw mut status, 0) } < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -73,20 +74,20 @@ pub fn wait(pid: i32) -> io::Result<i32> {
 
 /// The time of each of `count` runs of /bin/true, one after the other.
 pub fn times(count: usize) -> Result<Vec<Duration>> {
-    let mut plan = Plan::new(OsStr::new("/bin/true"), &[], None)?;
+    let mut plan = SpawnPlan::new(OsStr::new("/bin/true"), &[], None)?;
     let mut times = Vec::with_capacity(count);
     for _ in 0..count {
         let started = Instant::now();
         let status = wait(plan.start()?)?;
         times.push(started.elapsed());
         if status != 0 {
-            return Err(format!("/bin/true ended with status {status:#x}").into());
+            return Err(format!("/bin/true exited with wait status {status:#x}").into());
         }
     }
     Ok(times)
 }
 
-/// Runs of /bin/true per second with `threads` threads that do nothing else.
+/// Runs of /bin/true per second by `threads` spawner threads.
 pub fn rate(count: usize, threads: usize) -> Result<f64> {
     let each = count.div_ceil(threads);
     let run_all = || times(each).map(|_| ()).map_err(|error| error.to_string());

@@ -7,20 +7,20 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 
-/// A masked WebSocket frame with one byte in it.
+/// The size of a masked WebSocket frame with a payload of one byte.
 const MESSAGE_BYTES: usize = 7;
 const CHUNK_BYTES: usize = 64 * 1024;
 
 fn pair() -> Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
-    let one = TcpStream::connect(listener.local_addr()?)?;
-    let (other, _) = listener.accept()?;
-    one.set_nodelay(true)?;
-    other.set_nodelay(true)?;
-    Ok((one, other))
+    let client = TcpStream::connect(listener.local_addr()?)?;
+    let (server, _) = listener.accept()?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    Ok((client, server))
 }
 
-/// The times of single round trips of a small message.
+/// The time of each of `count` round trips of a small message.
 pub fn ping_pong(count: usize) -> Result<Vec<Duration>> {
     let (mut near, mut far) = pair()?;
     thread::spawn(move || {
@@ -38,7 +38,7 @@ pub fn ping_pong(count: usize) -> Result<Vec<Duration>> {
     Ok(times)
 }
 
-/// How long `bytes` take from one end to the other.
+/// The time that `bytes` bytes take from one end to the other.
 pub fn transfer(bytes: u64) -> Result<Duration> {
     let (mut near, mut far) = pair()?;
     let writer = thread::spawn(move || {

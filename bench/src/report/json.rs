@@ -1,32 +1,32 @@
-//! The same for programs: bench/results/latest.json.
+//! The results as JSON: `bench/results/latest.json`.
 
 use serde_json::{Value, json};
 
-use super::{Row, Setting};
+use super::{Row, RunInfo};
 use crate::measure::Better;
 use crate::statistics::Spread;
 
-pub fn document(setting: &Setting, rows: &[(&'static str, Row)], failures: &[String]) -> Value {
+pub fn document(info: &RunInfo, rows: &[(&'static str, Row)], failures: &[String]) -> Value {
     json!({
-        "takenAt": setting.taken_at,
-        "cores": setting.cores,
-        "loadBefore": setting.load_before,
-        "loadAfter": setting.load_after,
-        "quick": setting.quick,
-        "rounds": setting.rounds,
-        "seconds": setting.seconds,
+        "takenAt": info.taken_at,
+        "cores": info.cores,
+        "loadBefore": info.load_before,
+        "loadAfter": info.load_after,
+        "quick": info.quick,
+        "rounds": info.rounds,
+        "seconds": info.seconds,
         "failures": failures,
-        "measures": rows.iter().map(|(workload, row)| measure(setting, workload, row)).collect::<Vec<_>>(),
+        "measures": rows.iter().map(|(workload, row)| measure(info, workload, row)).collect::<Vec<_>>(),
     })
 }
 
-fn measure(setting: &Setting, workload: &str, row: &Row) -> Value {
+fn measure(info: &RunInfo, workload: &str, row: &Row) -> Value {
     let mut sides = serde_json::Map::new();
     sides.insert("raw".to_owned(), spread(row.raw.as_ref()));
-    for (name, side) in setting.contenders.iter().zip(&row.sides) {
+    for (name, side) in info.contenders.iter().zip(&row.sides) {
         sides.insert((*name).to_owned(), spread(side.as_ref()));
     }
-    let to_peers: serde_json::Map<String, Value> = setting.contenders[1..]
+    let to_peers: serde_json::Map<String, Value> = info.contenders[1..]
         .iter()
         .zip(&row.to_peers)
         .map(|(name, ratio)| ((*name).to_owned(), json!(ratio)))
@@ -47,6 +47,6 @@ fn measure(setting: &Setting, workload: &str, row: &Row) -> Value {
 fn spread(spread: Option<&Spread>) -> Value {
     spread.map_or(
         Value::Null,
-        |spread| json!({"median": spread.median, "least": spread.least, "most": spread.most, "rounds": spread.count}),
+        |spread| json!({"median": spread.median, "least": spread.min, "most": spread.max, "rounds": spread.count}),
     )
 }

@@ -1,4 +1,4 @@
-//! From series to judgements: medians, ratios, and whether the targets are met.
+//! Results from series: medians, ratios, and whether the targets are met.
 
 pub mod chart;
 pub mod json;
@@ -12,22 +12,22 @@ pub struct Row {
     pub measure: Measure,
     pub raw: Option<Spread>,
     pub sides: Vec<Option<Spread>>,
-    /// outlive's figure divided by the raw one: the median of the rounds' ratios, so that what slowed down a whole
-    /// round slowed down both.
+    /// outlive's value divided by the raw one: the median of the rounds' ratios. Load during a round slows both values
+    /// down and cancels out.
     pub to_raw: Option<f64>,
-    /// outlive's figure divided by each peer's, likewise.
+    /// outlive's value divided by each peer's, likewise.
     pub to_peers: Vec<Option<f64>>,
     pub verdicts: Vec<Verdict>,
 }
 
 pub struct Verdict {
     pub text: String,
-    /// `None` where there was nothing to compare with.
+    /// `None` without a value to compare with.
     pub is_met: Option<bool>,
 }
 
-/// What the run was.
-pub struct Setting {
+/// The circumstances of the whole run.
+pub struct RunInfo {
     pub cores: usize,
     pub load_before: f64,
     pub load_after: f64,
@@ -39,8 +39,9 @@ pub struct Setting {
 }
 
 impl Row {
-    pub fn of(series: &Series) -> Self {
-        let spread = |values: &[Option<f64>]| Spread::of(&values.iter().copied().flatten().collect::<Vec<f64>>());
+    pub fn from_series(series: &Series) -> Self {
+        let spread =
+            |values: &[Option<f64>]| Spread::from_values(&values.iter().copied().flatten().collect::<Vec<f64>>());
         let ours = &series.sides[0];
         let to_raw = ratio(ours, &series.raw);
         let to_peers: Vec<_> = series.sides[1..].iter().map(|theirs| ratio(ours, theirs)).collect();
@@ -56,7 +57,7 @@ impl Row {
 fn ratio(ours: &[Option<f64>], theirs: &[Option<f64>]) -> Option<f64> {
     let pairs = ours.iter().zip(theirs).filter_map(|(ours, theirs)| Some((*ours)? / (*theirs)?));
     let ratios: Vec<f64> = pairs.filter(|ratio| ratio.is_finite()).collect();
-    Spread::of(&ratios).map(|spread| spread.median)
+    Spread::from_values(&ratios).map(|spread| spread.median)
 }
 
 fn judge(
@@ -68,15 +69,15 @@ fn judge(
 ) -> Verdict {
     let unit = measure.unit.name();
     let (text, is_met) = match target {
-        Target::AtMostRaw(most) => (format!("≤ {most} × raw"), to_raw.map(|ratio| ratio <= most)),
-        Target::AtLeastRaw(least) => (format!("≥ {least} × raw"), to_raw.map(|ratio| ratio >= least)),
+        Target::AtMostRaw(max) => (format!("≤ {max} × raw"), to_raw.map(|ratio| ratio <= max)),
+        Target::AtLeastRaw(min) => (format!("≥ {min} × raw"), to_raw.map(|ratio| ratio >= min)),
         Target::BeatsPeers(times) => {
             let advantages = to_peers.iter().flatten().map(|ratio| measure.advantage(*ratio, 1.0));
-            let least = advantages.reduce(f64::min);
-            (format!("{times} × peer"), least.map(|least| least >= times))
+            let min = advantages.reduce(f64::min);
+            (format!("{times} × peer"), min.map(|min| min >= times))
         }
-        Target::AtMost(most) => (format!("≤ {most} {unit}"), ours.map(|ours| ours <= most)),
-        Target::AtLeast(least) => (format!("≥ {least} {unit}"), ours.map(|ours| ours >= least)),
+        Target::AtMost(max) => (format!("≤ {max} {unit}"), ours.map(|ours| ours <= max)),
+        Target::AtLeast(min) => (format!("≥ {min} {unit}"), ours.map(|ours| ours >= min)),
     };
     Verdict { text, is_met }
 }
@@ -87,8 +88,8 @@ mod tests {
     use crate::measure::Unit;
 
     #[test]
-    fn ratios_are_of_the_same_round() {
-        let measure = Measure::less("x", Unit::Microseconds).targets(&[
+    fn ratios_compare_values_of_the_same_round() {
+        let measure = Measure::lower_is_better("x", Unit::Microseconds).targets(&[
             Target::AtMostRaw(2.0),
             Target::BeatsPeers(3.0),
             Target::AtMost(15.0),
@@ -98,7 +99,7 @@ mod tests {
             raw: vec![Some(10.0), Some(100.0), Some(5.0)],
             sides: vec![vec![Some(20.0), Some(200.0), Some(10.0)], vec![Some(50.0), Some(500.0), None]],
         };
-        let row = Row::of(&series);
+        let row = Row::from_series(&series);
         assert_eq!((row.to_raw, row.to_peers[0]), (Some(2.0), Some(0.4)));
         let met: Vec<_> = row.verdicts.iter().map(|verdict| verdict.is_met).collect();
         assert_eq!(met, [Some(true), Some(false), Some(false)]);

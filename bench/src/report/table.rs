@@ -1,8 +1,8 @@
-//! The table on the terminal.
+//! The results as a table on the terminal.
 
 use std::fmt::Write as _;
 
-use super::{Row, Setting};
+use super::{Row, RunInfo};
 use crate::measure::Unit;
 use crate::statistics::Spread;
 
@@ -24,7 +24,7 @@ pub fn line(row: &Row) -> String {
     for side in &row.sides {
         let _ = write!(line, " {:>13}", median(side));
     }
-    // A part of a part, or nothing of nothing, says nothing.
+    // A ratio of percentages or of ratios has no meaning.
     let has_ratio = !matches!(row.measure.unit, Unit::Percent | Unit::Times);
     let ratio = |ratio: Option<f64>| match ratio {
         Some(ratio) if has_ratio => format!("{ratio:.2}"),
@@ -46,22 +46,22 @@ pub fn line(row: &Row) -> String {
     if let Some(ours) = &row.sides[0]
         && ours.count > 1
     {
-        let _ = write!(line, "[{}–{}]", figure(ours.least), figure(ours.most));
+        let _ = write!(line, "[{}–{}]", figure(ours.min), figure(ours.max));
     }
     line
 }
 
-pub fn footer(setting: &Setting, rows: &[Row]) -> String {
+pub fn footer(info: &RunInfo, rows: &[Row]) -> String {
     let verdicts = || rows.iter().flat_map(|row| &row.verdicts);
     let met = verdicts().filter(|verdict| verdict.is_met == Some(true)).count();
     let missed = verdicts().filter(|verdict| verdict.is_met == Some(false)).count();
     format!(
         "{met} targets met, {missed} missed; {} cores, load average {:.2} before, {:.2} after; {} rounds, {:.0} s",
-        setting.cores, setting.load_before, setting.load_after, setting.rounds, setting.seconds
+        info.cores, info.load_before, info.load_after, info.rounds, info.seconds
     )
 }
 
-/// Three digits that matter.
+/// Formats a value with about three significant digits.
 pub fn figure(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

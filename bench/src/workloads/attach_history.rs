@@ -1,4 +1,4 @@
-//! Coming back to a terminal that has printed 10 MB: how long until all of it is there.
+//! Attaching to a terminal that has printed 10 MB, until all of it has arrived.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use crate::Result;
 use crate::api;
 use crate::contenders::History;
 use crate::measure::{Measure, Unit};
-use crate::pattern::Kind;
+use crate::pattern::OutputKind;
 use crate::raw::tcp;
 use crate::sse::LogEvents;
 use crate::websocket::Frame;
@@ -22,24 +22,28 @@ impl Workload for AttachHistory {
     }
 
     fn measures(&self) -> Vec<Measure> {
-        vec![Measure::less("attach to a history of 10 MB", Unit::Milliseconds)]
+        vec![Measure::lower_is_better("attach to a history of 10 MB", Unit::Milliseconds)]
     }
 
     fn rounds(&self, effort: Effort) -> usize {
-        effort.few_rounds() + 1
+        effort.fewer_rounds() + 1
     }
 
-    /// Pushing as much through loopback TCP.
+    /// The same number of bytes over loopback TCP.
     fn raw(&mut self, _: Effort) -> Result<Sample> {
         Ok(vec![Some(milliseconds(tcp::transfer(BYTES)?))])
     }
 
     fn server(&mut self, _: Effort, side: &Side<'_>) -> Result<Sample> {
         let mut connection = side.daemon.connect()?;
-        let id = api::create_own(&mut connection, &["print-on-terminal", Kind::Raw.name(), &BYTES.to_string()], true)?;
-        api::until_ready(&mut connection, &id)?;
-        api::input(&mut connection, &id, "g")?;
-        api::until_exited(&mut connection, &id)?;
+        let id = api::create_child(
+            &mut connection,
+            &["print-on-terminal", OutputKind::Raw.name(), &BYTES.to_string()],
+            true,
+        )?;
+        api::wait_until_ready(&mut connection, &id)?;
+        api::send_input(&mut connection, &id, "g")?;
+        api::wait_for_exit(&mut connection, &id)?;
         let started = Instant::now();
         read_all(side, &id)?;
         let time = started.elapsed();
@@ -57,15 +61,15 @@ fn read_all(side: &Side<'_>, id: &str) -> Result<()> {
                 match socket.next()? {
                     Frame::Binary(bytes) => received += bytes.len() as u64,
                     Frame::Text(_) => {}
-                    Frame::Close => return Err(format!("closed after {received} bytes").into()),
+                    Frame::Close => return Err(format!("the socket closed after {received} bytes").into()),
                 }
             }
             Ok(())
         }
         History::Events(path) => {
             let mut events = LogEvents::default();
-            side.daemon.connect()?.follow(&path)?.pieces(|piece| {
-                events.take(piece);
+            side.daemon.connect()?.follow(&path)?.for_each_chunk(|chunk| {
+                events.feed(chunk);
                 events.payload_bytes < BYTES
             })
         }

@@ -1,4 +1,4 @@
-//! The size of what is shipped: the static binary in dist/ if there is one, else the one that is measured.
+//! The size of the static binary in dist/ if it exists, else of the measured binary.
 
 use super::{Effort, Sample, Side, Workload};
 use crate::Result;
@@ -13,8 +13,8 @@ impl Workload for BinarySize {
     }
 
     fn measures(&self) -> Vec<Measure> {
-        let which = if shipped().is_file() { "static" } else { "release build, not static" };
-        vec![Measure::less(format!("binary ({which})"), Unit::Megabytes).targets(&[Target::AtMost(16.0)])]
+        let build = if static_binary().is_file() { "static" } else { "release build, not static" };
+        vec![Measure::lower_is_better(format!("binary ({build})"), Unit::Megabytes).targets(&[Target::AtMost(16.0)])]
     }
 
     fn rounds(&self, _: Effort) -> usize {
@@ -22,12 +22,12 @@ impl Workload for BinarySize {
     }
 
     fn server(&mut self, _: Effort, side: &Side<'_>) -> Result<Sample> {
-        let is_ours = side.contender.name() == Outlive.name();
-        let file = if is_ours && shipped().is_file() { shipped() } else { side.contender.program()? };
+        let is_outlive = side.contender.name() == Outlive.name();
+        let file = if is_outlive && static_binary().is_file() { static_binary() } else { side.contender.program()? };
         Ok(vec![Some(std::fs::metadata(file)?.len() as f64 / 1e6)])
     }
 }
 
-fn shipped() -> std::path::PathBuf {
-    crate::package_folder().join("../dist/outlive")
+fn static_binary() -> std::path::PathBuf {
+    crate::package_dir().join("../dist/outlive")
 }

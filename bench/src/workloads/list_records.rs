@@ -13,7 +13,7 @@ use crate::measure::{Measure, Unit};
 const RECORDS: usize = 5_000;
 const CLIENTS: usize = 8;
 
-/// Servers of its own: nobody else is to carry these records.
+/// Uses its own daemons, so that other workloads do not run with these records.
 #[derive(Default)]
 pub struct ListRecords {
     filled: HashMap<&'static str, Daemon>,
@@ -25,7 +25,7 @@ impl Workload for ListRecords {
     }
 
     fn measures(&self) -> Vec<Measure> {
-        vec![Measure::less("list of 5,000 records", Unit::Milliseconds)]
+        vec![Measure::lower_is_better("list of 5,000 records", Unit::Milliseconds)]
     }
 
     fn server(&mut self, _: Effort, side: &Side<'_>) -> Result<Sample> {
@@ -44,7 +44,7 @@ impl Workload for ListRecords {
             times.push(started.elapsed());
             let records = memchr::memmem::find_iter(&list, b"\"createdAtMs\"").count();
             if records != RECORDS {
-                return Err(format!("{records} instead of {RECORDS} records").into());
+                return Err(format!("expected {RECORDS} records, received {records}").into());
             }
         }
         times.sort();
@@ -63,7 +63,7 @@ fn fill(daemon: &Daemon) -> Result<()> {
             .into_iter()
             .try_for_each(|client| client.join().unwrap_or_else(|_| Err("a client panicked".to_owned())))
     })?;
-    // The last of them end.
+    // The last programs may still run.
     thread::sleep(Duration::from_millis(300));
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! Memory of a server: after its start, at most under load, and when the load is over.
+//! Memory of a server: after its start, at its peak under load, and after the load.
 //!
-//! What is kept of the logs lies in shared memory files, which are not counted: the question is what the load leaves
-//! behind beside them.
+//! Logs are in shared memory files and are not counted: the last figure is the memory that the load leaves behind
+//! without them.
 
 use std::thread;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use std::time::Duration;
 use super::{Effort, Sample, Side, Workload, run_true};
 use crate::Result;
 use crate::api;
-use crate::contenders::{Contender, Parts};
+use crate::contenders::{Contender, ServerPids};
 use crate::daemon::Daemon;
 use crate::measure::{Measure, Target, Unit};
-use crate::pattern::Kind;
-use crate::proc_figures::{memory, reset_peak};
+use crate::pattern::OutputKind;
+use crate::procfs::{memory, reset_peak};
 use crate::websocket::Frame;
 
-const SETTLE: Duration = Duration::from_millis(1_500);
+const SETTLE_TIME: Duration = Duration::from_millis(1_500);
 const LOAD_BYTES: u64 = 30_000_000;
 
 pub struct Memory;
@@ -28,31 +28,31 @@ impl Workload for Memory {
 
     fn measures(&self) -> Vec<Measure> {
         vec![
-            Measure::less("server, resident, idle", Unit::Megabytes).targets(&[Target::AtMost(12.0)]),
-            Measure::less("holder, anonymous, idle", Unit::Megabytes).targets(&[Target::AtMost(1.0)]),
-            Measure::less("server, resident, peak under load", Unit::Megabytes),
-            Measure::less("server and holder after the load, logs aside", Unit::Megabytes),
-            Measure::less("… times idle", Unit::Times).targets(&[Target::AtMost(1.2)]),
+            Measure::lower_is_better("server, resident, idle", Unit::Megabytes).targets(&[Target::AtMost(12.0)]),
+            Measure::lower_is_better("holder, anonymous, idle", Unit::Megabytes).targets(&[Target::AtMost(1.0)]),
+            Measure::lower_is_better("server, resident, peak under load", Unit::Megabytes),
+            Measure::lower_is_better("server and holder after the load, logs aside", Unit::Megabytes),
+            Measure::lower_is_better("… times idle", Unit::Times).targets(&[Target::AtMost(1.2)]),
         ]
     }
 
     fn rounds(&self, effort: Effort) -> usize {
-        effort.few_rounds()
+        effort.fewer_rounds()
     }
 
     fn server(&mut self, effort: Effort, side: &Side<'_>) -> Result<Sample> {
         let daemon = side.contender.launch()?;
         side.contender.raise_limits(&daemon)?;
-        thread::sleep(SETTLE);
-        let parts = side.contender.parts(&daemon)?;
-        let server = memory(parts.server)?;
-        let holder = parts.holder.map(memory).transpose()?;
-        let before = beside_logs(&parts)?;
-        reset_peak(parts.server)?;
+        thread::sleep(SETTLE_TIME);
+        let pids = side.contender.pids(&daemon)?;
+        let server = memory(pids.server)?;
+        let holder = pids.holder.map(memory).transpose()?;
+        let before = memory_without_logs(&pids)?;
+        reset_peak(pids.server)?;
         load(effort, side.contender, &daemon)?;
-        let peak = memory(parts.server)?.peak;
-        thread::sleep(SETTLE);
-        let after = beside_logs(&parts)?;
+        let peak = memory(pids.server)?.peak;
+        thread::sleep(SETTLE_TIME);
+        let after = memory_without_logs(&pids)?;
         let megabytes = |bytes: u64| Some(bytes as f64 / 1e6);
         Ok(vec![
             megabytes(server.resident),
@@ -64,15 +64,15 @@ impl Workload for Memory {
     }
 }
 
-fn beside_logs(parts: &Parts) -> Result<u64> {
-    let server = memory(parts.server)?;
-    let holder = parts.holder.map(memory).transpose()?.unwrap_or_default();
+pub(crate) fn memory_without_logs(pids: &ServerPids) -> Result<u64> {
+    let server = memory(pids.server)?;
+    let holder = pids.holder.map(memory).transpose()?.unwrap_or_default();
     Ok(server.resident - server.shared + holder.anonymous)
 }
 
-/// Some of everything: runs, a flooded terminal with watchers, a large answer. Every process is deleted in the end.
-fn load(effort: Effort, contender: &dyn Contender, daemon: &Daemon) -> Result<()> {
-    run_true::load(daemon, 64, effort.amount(1_000))?;
+/// A mixed load: runs, a large response, and a flooded terminal with viewers. Deletes every process in the end.
+pub(crate) fn load(effort: Effort, contender: &dyn Contender, daemon: &Daemon) -> Result<()> {
+    run_true::load(daemon, 64, effort.scaled(1_000))?;
     let mut connection = daemon.connect()?;
     let program = std::env::current_exe()?;
     let large = serde_json::json!({
@@ -80,9 +80,9 @@ fn load(effort: Effort, contender: &dyn Contender, daemon: &Daemon) -> Result<()
     });
     connection.expect("POST", "/v1/processes/run", Some(&large.to_string()))?;
 
-    let arguments = ["print-on-terminal", Kind::Lines.name(), &LOAD_BYTES.to_string()];
-    let id = api::create_own(&mut connection, &arguments, true)?;
-    api::until_ready(&mut connection, &id)?;
+    let arguments = ["print-on-terminal", OutputKind::Lines.name(), &LOAD_BYTES.to_string()];
+    let id = api::create_child(&mut connection, &arguments, true)?;
+    api::wait_until_ready(&mut connection, &id)?;
     let mut sockets = Vec::new();
     for _ in 0..16 {
         sockets.push(api::attach(contender, daemon, &id)?);

@@ -1,13 +1,13 @@
-//! What is measured: one subject per file.
+//! The workloads, one per file.
 //!
-//! A further workload: a file with an `impl Workload`, and one line in `all`.
+//! To add a workload, add a file with an `impl Workload` and one line in `all`.
 
 mod attach_history;
 mod binary_size;
 mod first_byte;
 mod list_records;
 mod many_terminals;
-mod memory;
+pub(crate) mod memory;
 mod pipe_stream;
 mod pty_echo;
 mod pty_stream;
@@ -23,37 +23,37 @@ use crate::contenders::Contender;
 use crate::daemon::Daemon;
 use crate::measure::Measure;
 
-/// One value for each of a workload's measures; `None` where there is no such thing.
+/// One value for each measure of a workload; `None` where the measure does not apply.
 pub type Sample = Vec<Option<f64>>;
 
 /// How much is to be measured.
 #[derive(Clone, Copy)]
 pub struct Effort {
     pub quick: bool,
-    /// Rounds of a workload that is neither dear nor constant.
+    /// Rounds of a workload that does not choose its own number.
     pub rounds: usize,
 }
 
 impl Effort {
-    /// For workloads of which a round takes seconds.
-    pub fn few_rounds(self) -> usize {
+    /// For workloads whose rounds take seconds.
+    pub fn fewer_rounds(self) -> usize {
         self.rounds.div_ceil(3)
     }
 
-    /// So much work per round, or a part of it in a hurry.
-    pub fn amount(self, full: usize) -> usize {
+    /// The amount of work per round: `full`, or a third of it with `--quick`.
+    pub fn scaled(self, full: usize) -> usize {
         if self.quick { full.div_ceil(3) } else { full }
     }
 }
 
-/// A contender and its server that most workloads share.
+/// One side of the comparison: a contender and its shared daemon.
 pub struct Side<'a> {
     pub contender: &'a dyn Contender,
     pub daemon: &'a Daemon,
 }
 
 pub trait Workload {
-    /// What `--only` knows it by.
+    /// The name for `--only`.
     fn name(&self) -> &'static str;
 
     fn measures(&self) -> Vec<Measure>;
@@ -62,12 +62,12 @@ pub trait Workload {
         effort.rounds
     }
 
-    /// One short round by the kernel's own interfaces.
+    /// One round of the baseline, with system calls alone.
     fn raw(&mut self, _: Effort) -> Result<Sample> {
         Ok(vec![None; self.measures().len()])
     }
 
-    /// The same by a server.
+    /// One round through a contender's API.
     fn server(&mut self, effort: Effort, side: &Side<'_>) -> Result<Sample>;
 }
 
@@ -91,7 +91,7 @@ pub fn all() -> Vec<Box<dyn Workload>> {
     ]
 }
 
-/// The median of some times.
+/// The median in microseconds.
 fn median_us(times: &[std::time::Duration]) -> Option<f64> {
     (!times.is_empty()).then(|| crate::statistics::quantile_us(times, 0.5))
 }

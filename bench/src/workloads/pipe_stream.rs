@@ -1,4 +1,4 @@
-//! A program that floods its standard output, followed by one client: as plain bytes, and as events.
+//! A program that floods its standard output, read by one client: as plain bytes, and as log events.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,14 +7,14 @@ use super::{Effort, Sample, Side, Workload};
 use crate::Result;
 use crate::api;
 use crate::measure::{Measure, Target, Unit};
-use crate::pattern::{Check, Kind, Pattern};
+use crate::pattern::{OutputKind, Pattern, PatternCheck};
 use crate::raw::pipe;
 use crate::sse::LogEvents;
 
 const PLAIN_MEGABYTES: usize = 384;
 const EVENT_MEGABYTES: usize = 96;
-/// Somebody who lost bytes and never says so is not waited for longer.
-const SILENCE: Duration = Duration::from_millis(700);
+/// A stream without progress for this long has lost bytes; the workload stops waiting for it.
+const STALL_TIMEOUT: Duration = Duration::from_millis(700);
 
 pub struct PipeStream;
 
@@ -25,10 +25,11 @@ impl Workload for PipeStream {
 
     fn measures(&self) -> Vec<Measure> {
         vec![
-            Measure::more("pipe to /output", Unit::MegabytesPerSecond)
+            Measure::higher_is_better("pipe to /output", Unit::MegabytesPerSecond)
                 .targets(&[Target::AtLeastRaw(0.25), Target::AtLeast(500.0)]),
-            Measure::more("pipe to log events, payload", Unit::MegabytesPerSecond).targets(&[Target::AtLeast(150.0)]),
-            Measure::less("… lost", Unit::Percent).targets(&[Target::AtMost(0.0)]),
+            Measure::higher_is_better("pipe to log events, payload", Unit::MegabytesPerSecond)
+                .targets(&[Target::AtLeast(150.0)]),
+            Measure::lower_is_better("… lost", Unit::Percent).targets(&[Target::AtMost(0.0)]),
         ]
     }
 
@@ -45,53 +46,59 @@ impl Workload for PipeStream {
 }
 
 fn bytes(effort: Effort, megabytes: usize) -> u64 {
-    effort.amount(megabytes) as u64 * 1_000_000
+    effort.scaled(megabytes) as u64 * 1_000_000
 }
 
 fn plain(side: &Side<'_>, total: u64) -> Result<Option<f64>> {
     let mut connection = side.daemon.connect()?;
-    let id = api::create_own(&mut connection, &["print-when-told", Kind::Raw.name(), &total.to_string()], false)?;
+    let id =
+        api::create_child(&mut connection, &["print-on-input", OutputKind::Raw.name(), &total.to_string()], false)?;
     let Some(path) = side.contender.plain_output_path(&id) else {
         api::remove(&mut connection, &id)?;
         return Ok(None);
     };
     let stream = side.daemon.connect()?.follow(&path)?;
-    let pattern = Pattern::written(Kind::Raw);
-    let mut check = Check::new(&pattern);
+    let pattern = Pattern::as_written(OutputKind::Raw);
+    let mut check = PatternCheck::new(&pattern);
     let started = Instant::now();
-    api::input(&mut connection, &id, "g")?;
-    stream.pieces(|piece| {
-        check.take(piece);
+    api::send_input(&mut connection, &id, "g")?;
+    stream.for_each_chunk(|chunk| {
+        check.feed(chunk);
         check.received < total
     })?;
     let time = started.elapsed();
     api::remove(&mut connection, &id)?;
-    if check.received != total || check.wrong_at.is_some() {
-        return Err(format!("{} of {total} bytes, the first wrong at {:?}", check.received, check.wrong_at).into());
+    if check.received != total || check.first_mismatch.is_some() {
+        return Err(format!(
+            "received {} of {total} bytes, first mismatch at {:?}",
+            check.received, check.first_mismatch
+        )
+        .into());
     }
     Ok(Some(total as f64 / time.as_secs_f64() / 1e6))
 }
 
 fn events(side: &Side<'_>, total: u64) -> Result<(f64, f64)> {
     let mut connection = side.daemon.connect()?;
-    let id = api::create_own(&mut connection, &["print-when-told", Kind::Raw.name(), &total.to_string()], false)?;
+    let id =
+        api::create_child(&mut connection, &["print-on-input", OutputKind::Raw.name(), &total.to_string()], false)?;
     let stream = side.daemon.connect()?.follow(&side.contender.log_events_path(&id))?;
     let started = Instant::now();
-    api::input(&mut connection, &id, "g")?;
-    let (progress, news) = std::sync::mpsc::channel::<()>();
+    api::send_input(&mut connection, &id, "g")?;
+    let (progress, progress_receiver) = std::sync::mpsc::channel::<()>();
     // A stream that lost bytes may never end; deleting the process ends it.
     let remover = thread::spawn(move || {
-        while news.recv_timeout(SILENCE).is_ok() {}
+        while progress_receiver.recv_timeout(STALL_TIMEOUT).is_ok() {}
         api::remove(&mut connection, &id).map_err(|error| error.to_string())
     });
     let mut events = LogEvents::default();
     let mut time = Duration::ZERO;
-    let mut told = Instant::now();
-    let followed = stream.pieces(|piece| {
-        events.take(piece);
+    let mut last_progress = Instant::now();
+    let followed = stream.for_each_chunk(|chunk| {
+        events.feed(chunk);
         time = started.elapsed();
-        if told.elapsed() > SILENCE / 10 {
-            told = Instant::now();
+        if last_progress.elapsed() > STALL_TIMEOUT / 10 {
+            last_progress = Instant::now();
             let _ = progress.send(());
         }
         events.payload_bytes < total && !events.has_ended

@@ -1,6 +1,6 @@
-//! A keystroke: one byte into a terminal over a WebSocket, until the program's answer is back.
+//! A keystroke: from one byte sent to a terminal over a WebSocket to the program's reply.
 //!
-//! The ceiling is the sum of the two ways that it must go in any case: the terminal's and loopback TCP's.
+//! The baseline is the sum of the two unavoidable round trips: through the terminal and over loopback TCP.
 
 use std::time::{Duration, Instant};
 
@@ -22,28 +22,28 @@ impl Workload for PtyEcho {
 
     fn measures(&self) -> Vec<Measure> {
         vec![
-            Measure::less("PTY echo, p50", Unit::Microseconds)
+            Measure::lower_is_better("PTY echo, p50", Unit::Microseconds)
                 .targets(&[Target::AtMostRaw(1.6), Target::BeatsPeers(2.0)]),
-            Measure::less("PTY echo, p99", Unit::Microseconds).targets(&[Target::AtMostRaw(2.0)]),
+            Measure::lower_is_better("PTY echo, p99", Unit::Microseconds).targets(&[Target::AtMostRaw(2.0)]),
         ]
     }
 
     fn raw(&mut self, effort: Effort) -> Result<Sample> {
-        let terminal = terminal::echo_times(effort.amount(COUNT))?;
-        let tcp = tcp::ping_pong(effort.amount(COUNT))?;
-        let sum = |part| Some(quantile_us(&terminal, part) + quantile_us(&tcp, part));
+        let terminal = terminal::echo_times(effort.scaled(COUNT))?;
+        let tcp = tcp::ping_pong(effort.scaled(COUNT))?;
+        let sum = |fraction| Some(quantile_us(&terminal, fraction) + quantile_us(&tcp, fraction));
         Ok(vec![sum(0.5), sum(0.99)])
     }
 
     fn server(&mut self, effort: Effort, side: &Side<'_>) -> Result<Sample> {
-        let times = echo_times(side, effort.amount(COUNT))?;
+        let times = echo_times(side, effort.scaled(COUNT))?;
         Ok(vec![Some(quantile_us(&times, 0.5)), Some(quantile_us(&times, 0.99))])
     }
 }
 
 fn echo_times(side: &Side<'_>, count: usize) -> Result<Vec<Duration>> {
     let mut connection = side.daemon.connect()?;
-    let id = api::create_own(&mut connection, &["echo"], true)?;
+    let id = api::create_child(&mut connection, &["echo"], true)?;
     let mut socket = api::attach(side.contender, side.daemon, &id)?;
     for _ in 0..=count / 10 {
         api::echo(side.contender, &mut socket, b'a')?;

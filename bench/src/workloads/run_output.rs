@@ -1,4 +1,4 @@
-//! A run whose answer contains 20 MB.
+//! A run whose response contains 20 MB.
 
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ impl Workload for RunOutput {
     }
 
     fn measures(&self) -> Vec<Measure> {
-        vec![Measure::less("run printing 20 MB", Unit::Milliseconds)]
+        vec![Measure::lower_is_better("run printing 20 MB", Unit::Milliseconds)]
     }
 
     fn raw(&mut self, _: Effort) -> Result<Sample> {
@@ -32,10 +32,10 @@ impl Workload for RunOutput {
         let body = json!({"command": program, "args": arguments, "maxOutputBytes": 32 << 20}).to_string();
         let mut connection = side.daemon.connect()?;
         let started = Instant::now();
-        let answer = connection.expect("POST", "/v1/processes/run", Some(&body))?;
+        let response = connection.expect("POST", "/v1/processes/run", Some(&body))?;
         let time = started.elapsed();
-        if (answer.len() as u64) < BYTES {
-            return Err(format!("the answer has only {} bytes", answer.len()).into());
+        if (response.len() as u64) < BYTES {
+            return Err(format!("the response has only {} bytes", response.len()).into());
         }
         Ok(vec![Some(milliseconds(time))])
     }

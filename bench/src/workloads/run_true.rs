@@ -11,8 +11,8 @@ use crate::http::Connection;
 use crate::measure::{Measure, Target, Unit};
 use crate::raw::spawn;
 
-const ALONE: usize = 150;
-const TOGETHER: usize = 600;
+const SINGLE_CLIENT_RUNS: usize = 150;
+const CONCURRENT_RUNS: usize = 600;
 
 pub struct RunTrue;
 
@@ -23,36 +23,36 @@ impl Workload for RunTrue {
 
     fn measures(&self) -> Vec<Measure> {
         vec![
-            Measure::less("run /bin/true, 1 client, p50", Unit::Microseconds)
+            Measure::lower_is_better("run /bin/true, 1 client, p50", Unit::Microseconds)
                 .targets(&[Target::AtMostRaw(1.35), Target::BeatsPeers(1.3)]),
-            Measure::more("run /bin/true, 1 client", Unit::PerSecond),
-            Measure::less("run /bin/true, 16 clients, p50", Unit::Microseconds),
-            Measure::more("run /bin/true, 16 clients", Unit::PerSecond)
+            Measure::higher_is_better("run /bin/true, 1 client", Unit::PerSecond),
+            Measure::lower_is_better("run /bin/true, 16 clients, p50", Unit::Microseconds),
+            Measure::higher_is_better("run /bin/true, 16 clients", Unit::PerSecond)
                 .targets(&[Target::AtLeastRaw(0.65), Target::BeatsPeers(1.3)]),
-            Measure::less("run /bin/true, 64 clients, p50", Unit::Microseconds),
-            Measure::more("run /bin/true, 64 clients", Unit::PerSecond),
+            Measure::lower_is_better("run /bin/true, 64 clients, p50", Unit::Microseconds),
+            Measure::higher_is_better("run /bin/true, 64 clients", Unit::PerSecond),
         ]
     }
 
     fn raw(&mut self, effort: Effort) -> Result<Sample> {
-        let times = spawn::times(effort.amount(ALONE))?;
+        let times = spawn::times(effort.scaled(SINGLE_CLIENT_RUNS))?;
         let alone_rate = times.len() as f64 / times.iter().sum::<Duration>().as_secs_f64();
-        let rate = Some(spawn::rate(effort.amount(TOGETHER), crate::cores())?);
-        // Somebody who waits in a queue of 16 is a matter of the rate; the kernel alone has no queue.
+        let rate = Some(spawn::rate(effort.scaled(CONCURRENT_RUNS), crate::cores())?);
+        // The baseline has no queue, so it has no latency to compare with that of 16 or 64 waiting clients.
         Ok(vec![median_us(&times), Some(alone_rate), None, rate, None, rate])
     }
 
     fn server(&mut self, effort: Effort, side: &Side<'_>) -> Result<Sample> {
         let mut sample = Vec::new();
-        for (clients, count) in [(1, ALONE), (16, TOGETHER), (64, TOGETHER)] {
-            let (rate, times) = load(side.daemon, clients, effort.amount(count))?;
+        for (clients, count) in [(1, SINGLE_CLIENT_RUNS), (16, CONCURRENT_RUNS), (64, CONCURRENT_RUNS)] {
+            let (rate, times) = load(side.daemon, clients, effort.scaled(count))?;
             sample.extend([median_us(&times), Some(rate)]);
         }
         Ok(sample)
     }
 }
 
-/// Runs per second with so many clients at once, and the time of each run.
+/// Returns the runs per second of `clients` concurrent clients, and the time of each run.
 pub(super) fn load(daemon: &Daemon, clients: usize, count: usize) -> Result<(f64, Vec<Duration>)> {
     let each = count.div_ceil(clients);
     let mut connections: Vec<_> = (0..clients).map(|_| daemon.connect()).collect::<Result<_>>()?;
@@ -67,7 +67,7 @@ pub(super) fn load(daemon: &Daemon, clients: usize, count: usize) -> Result<(f64
         (0..each).map(run).collect()
     };
     let started = Instant::now();
-    // One client needs no thread: waking it up would be measured too.
+    // One client runs on this thread, so that the wake-up of another thread is not measured.
     let times: Vec<Vec<Duration>> = if clients == 1 {
         connections.into_iter().map(run_all).collect::<std::result::Result<_, String>>()?
     } else {

@@ -1,4 +1,4 @@
-//! The same runs while the server holds a gigabyte of logs: what it holds must not slow down what it starts.
+//! The runs of `run_true` while the holder keeps a gigabyte of logs, which must not slow them down.
 
 use super::{Effort, Sample, Side, Workload, median_us, run_true};
 use crate::Result;
@@ -11,10 +11,10 @@ use crate::raw::spawn;
 
 const PROCESSES: usize = 128;
 const LOG_BYTES: u64 = 8 << 20;
-const ALONE: usize = 150;
-const TOGETHER: usize = 600;
+const SINGLE_CLIENT_RUNS: usize = 150;
+const CONCURRENT_RUNS: usize = 600;
 
-/// Only outlive: what is asked is whether *its* holder stays small.
+/// Measures outlive only: the subject is the cost of its holder's mappings.
 #[derive(Default)]
 pub struct RunWithLogs {
     full: Option<Daemon>,
@@ -27,18 +27,18 @@ impl Workload for RunWithLogs {
 
     fn measures(&self) -> Vec<Measure> {
         vec![
-            Measure::less("run /bin/true, 1 client, p50, 1 GB of logs held", Unit::Microseconds)
+            Measure::lower_is_better("run /bin/true, 1 client, p50, 1 GB of logs held", Unit::Microseconds)
                 .targets(&[Target::AtMostRaw(1.35)]),
-            Measure::less("… times as long as without logs", Unit::Times),
-            Measure::more("run /bin/true, 16 clients, 1 GB of logs held", Unit::PerSecond)
+            Measure::lower_is_better("… times as long as without logs", Unit::Times),
+            Measure::higher_is_better("run /bin/true, 16 clients, 1 GB of logs held", Unit::PerSecond)
                 .targets(&[Target::AtLeastRaw(0.65)]),
-            Measure::more("… times the rate without logs", Unit::Times),
+            Measure::higher_is_better("… times the rate without logs", Unit::Times),
         ]
     }
 
     fn raw(&mut self, effort: Effort) -> Result<Sample> {
-        let alone = median_us(&spawn::times(effort.amount(ALONE))?);
-        let rate = spawn::rate(effort.amount(TOGETHER), crate::cores())?;
+        let alone = median_us(&spawn::times(effort.scaled(SINGLE_CLIENT_RUNS))?);
+        let rate = spawn::rate(effort.scaled(CONCURRENT_RUNS), crate::cores())?;
         Ok(vec![alone, None, Some(rate), None])
     }
 
@@ -47,10 +47,10 @@ impl Workload for RunWithLogs {
             return Ok(vec![None; 4]);
         }
         if self.full.is_none() {
-            self.full = Some(filled()?);
+            self.full = Some(launch_filled()?);
         }
-        let Some(full) = &self.full else { return Err("no filled server".into()) };
-        let (alone, together) = (effort.amount(ALONE), effort.amount(TOGETHER));
+        let Some(full) = &self.full else { return Err("the filled daemon is missing".into()) };
+        let (alone, together) = (effort.scaled(SINGLE_CLIENT_RUNS), effort.scaled(CONCURRENT_RUNS));
         let without = median_us(&run_true::load(side.daemon, 1, alone)?.1);
         let with = median_us(&run_true::load(full, 1, alone)?.1);
         let (rate_without, _) = run_true::load(side.daemon, 16, together)?;
@@ -60,30 +60,30 @@ impl Workload for RunWithLogs {
     }
 }
 
-fn filled() -> Result<Daemon> {
+fn launch_filled() -> Result<Daemon> {
     let daemon = Outlive.launch()?;
     Outlive.raise_limits(&daemon)?;
     fill(&daemon)?;
     Ok(daemon)
 }
 
-/// Has a server hold a gigabyte of logs: of 128 processes, every other one of which still runs.
+/// Starts 128 processes with 8 MiB of log each; every other one keeps running.
 pub(crate) fn fill(daemon: &Daemon) -> Result<()> {
     let mut connection = daemon.connect()?;
     let bytes = LOG_BYTES.to_string();
     let mut ids = Vec::new();
     for number in 0..PROCESSES {
         let arguments: &[&str] = if number % 2 == 0 { &["fill", &bytes] } else { &["print", "raw", &bytes] };
-        ids.push(api::create_own(&mut connection, arguments, false)?);
-        // A few at a time: they are only to be there, not to fight.
+        ids.push(api::create_child(&mut connection, arguments, false)?);
+        // Only a few run at a time, so that they do not compete for the CPU.
         if number >= 4 {
-            until_filled(&mut connection, &ids[number - 4])?;
+            wait_until_filled(&mut connection, &ids[number - 4])?;
         }
     }
-    ids.iter().try_for_each(|id| until_filled(&mut connection, id))
+    ids.iter().try_for_each(|id| wait_until_filled(&mut connection, id))
 }
 
-fn until_filled(connection: &mut Connection, id: &str) -> Result<()> {
+fn wait_until_filled(connection: &mut Connection, id: &str) -> Result<()> {
     loop {
         let body = connection.expect("GET", &format!("/v1/processes/{id}"), None)?;
         let process: serde_json::Value = serde_json::from_slice(&body)?;

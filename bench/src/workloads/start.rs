@@ -1,4 +1,4 @@
-//! How long until a server answers: after its start, and after it was killed.
+//! The time until a server responds: after its start, and after it was killed.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,16 +18,17 @@ impl Workload for Start {
 
     fn measures(&self) -> Vec<Measure> {
         vec![
-            Measure::less("start to first answer", Unit::Milliseconds).targets(&[Target::AtMost(50.0)]),
-            Measure::less("answer after kill -9 of the server", Unit::Milliseconds).targets(&[Target::AtMost(100.0)]),
+            Measure::lower_is_better("start to first answer", Unit::Milliseconds).targets(&[Target::AtMost(50.0)]),
+            Measure::lower_is_better("answer after kill -9 of the server", Unit::Milliseconds)
+                .targets(&[Target::AtMost(100.0)]),
         ]
     }
 
     fn server(&mut self, _: Effort, side: &Side<'_>) -> Result<Sample> {
-        // A fresh one each time: whoever dies too often is restarted with a pause.
+        // A new daemon each time, because the holder restarts a server that dies repeatedly with a backoff.
         let daemon = side.contender.launch()?;
         let start = Some(milliseconds(daemon.start_time));
-        if !side.contender.survives_its_server() {
+        if !side.contender.survives_server_kill() {
             return Ok(vec![start, None]);
         }
         thread::sleep(Duration::from_millis(100));
@@ -35,15 +36,15 @@ impl Workload for Start {
     }
 }
 
-/// Kills the part that answers, and waits for the answer of another.
+/// Kills the server process and waits until another one responds.
 pub(super) fn restart_time(contender: &dyn Contender, daemon: &Daemon) -> Result<Duration> {
-    let before = contender.parts(daemon)?.server;
+    let previous = contender.pids(daemon)?.server;
     let started = Instant::now();
-    signal(before, libc::SIGKILL);
+    signal(previous, libc::SIGKILL);
     loop {
-        match contender.parts(daemon) {
-            Ok(parts) if parts.server != before => return Ok(started.elapsed()),
-            _ if started.elapsed() > Duration::from_secs(10) => return Err("no answer after the kill".into()),
+        match contender.pids(daemon) {
+            Ok(pids) if pids.server != previous => return Ok(started.elapsed()),
+            _ if started.elapsed() > Duration::from_secs(10) => return Err("no response after the kill".into()),
             _ => thread::sleep(Duration::from_micros(200)),
         }
     }

@@ -1,4 +1,4 @@
-//! What loopback TCP could carry: not a measure of outlive, but of how far away that ceiling is.
+//! Loopback TCP alone, to compare the other rates with.
 
 use super::{Effort, Sample, Side, Workload};
 use crate::Result;
@@ -17,14 +17,14 @@ impl Workload for TcpStream {
 
     fn measures(&self) -> Vec<Measure> {
         vec![
-            Measure::more("loopback TCP stream", Unit::MegabytesPerSecond),
-            Measure::less("loopback TCP ping-pong of 7 bytes, p50", Unit::Microseconds),
+            Measure::higher_is_better("loopback TCP stream", Unit::MegabytesPerSecond),
+            Measure::lower_is_better("loopback TCP ping-pong of 7 bytes, p50", Unit::Microseconds),
         ]
     }
 
     fn raw(&mut self, effort: Effort) -> Result<Sample> {
         let time = tcp::transfer(BYTES)?;
-        let times = tcp::ping_pong(effort.amount(1_500))?;
+        let times = tcp::ping_pong(effort.scaled(1_500))?;
         Ok(vec![Some(BYTES as f64 / time.as_secs_f64() / 1e6), Some(quantile_us(&times, 0.5))])
     }
 

@@ -1,8 +1,8 @@
-//! A thousand terminals on which nothing happens: what they cost, and how fast a server takes them over.
+//! A thousand idle terminals: their cost, and how fast a new server takes them over.
 //!
-//! Memory per terminal is the growth of the anonymous memory of all parts of the server, plus that of the memory files
-//! that they hold, divided by the number of terminals. The programs themselves and the kernel's share are not in it:
-//! they are the same for everybody.
+//! Memory per terminal is the growth of the anonymous memory of server and holder plus the growth of their memory
+//! files, divided by the number of terminals. It excludes the programs and kernel memory, which are the same for every
+//! contender.
 
 use std::thread;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use super::start::restart_time;
 use super::{Effort, Sample, Side, Workload, milliseconds};
 use crate::Result;
 use crate::api;
-use crate::contenders::Parts;
+use crate::contenders::ServerPids;
 use crate::daemon::Daemon;
 use crate::measure::{Measure, Target, Unit};
-use crate::proc_figures::{memory, memory_files, ticks};
+use crate::procfs::{memory, memory_files, ticks};
 
 const CLIENTS: usize = 8;
-const SETTLE: Duration = Duration::from_secs(2);
-const IDLE: Duration = Duration::from_secs(5);
+const SETTLE_TIME: Duration = Duration::from_secs(2);
+const IDLE_TIME: Duration = Duration::from_secs(5);
 
 pub struct ThousandTerminals;
 
@@ -29,9 +29,10 @@ impl Workload for ThousandTerminals {
 
     fn measures(&self) -> Vec<Measure> {
         vec![
-            Measure::less("per idle terminal (peer: of 256)", Unit::Kilobytes).targets(&[Target::AtMost(30.0)]),
-            Measure::less("CPU in 5 s, 1,000 idle terminals", Unit::Ticks),
-            Measure::less("answer after kill -9, 1,000 terminals", Unit::Milliseconds)
+            Measure::lower_is_better("per idle terminal (peer: of 256)", Unit::Kilobytes)
+                .targets(&[Target::AtMost(30.0)]),
+            Measure::lower_is_better("CPU in 5 s, 1,000 idle terminals", Unit::Ticks),
+            Measure::lower_is_better("answer after kill -9, 1,000 terminals", Unit::Milliseconds)
                 .targets(&[Target::AtMost(300.0)]),
         ]
     }
@@ -41,19 +42,19 @@ impl Workload for ThousandTerminals {
     }
 
     fn server(&mut self, effort: Effort, side: &Side<'_>) -> Result<Sample> {
-        let count = side.contender.most_terminals();
+        let count = side.contender.max_terminals();
         let daemon = side.contender.launch()?;
         side.contender.raise_limits(&daemon)?;
-        thread::sleep(if effort.quick { SETTLE / 2 } else { SETTLE });
-        let parts = side.contender.parts(&daemon)?;
-        let before = own_memory(&parts)?;
+        thread::sleep(if effort.quick { SETTLE_TIME / 2 } else { SETTLE_TIME });
+        let pids = side.contender.pids(&daemon)?;
+        let before = own_memory(&pids)?;
         open(&daemon, count)?;
-        thread::sleep(if effort.quick { SETTLE / 2 } else { SETTLE });
-        let growth = own_memory(&parts)?.saturating_sub(before);
-        let ticks_before = own_ticks(&parts)?;
-        thread::sleep(IDLE);
-        let spent = own_ticks(&parts)? - ticks_before;
-        let restart = if side.contender.survives_its_server() {
+        thread::sleep(if effort.quick { SETTLE_TIME / 2 } else { SETTLE_TIME });
+        let growth = own_memory(&pids)?.saturating_sub(before);
+        let ticks_before = own_ticks(&pids)?;
+        thread::sleep(IDLE_TIME);
+        let spent = own_ticks(&pids)? - ticks_before;
+        let restart = if side.contender.survives_server_kill() {
             Some(milliseconds(restart_time(side.contender, &daemon)?))
         } else {
             None
@@ -62,17 +63,17 @@ impl Workload for ThousandTerminals {
     }
 }
 
-fn own_memory(parts: &Parts) -> Result<u64> {
-    let mut total = memory(parts.server)?.anonymous;
-    if let Some(holder) = parts.holder {
-        // The server has the same files open.
+fn own_memory(pids: &ServerPids) -> Result<u64> {
+    let mut total = memory(pids.server)?.anonymous;
+    if let Some(holder) = pids.holder {
+        // The server has the same memory files open, so they are counted once.
         total += memory(holder)?.anonymous + memory_files(holder)?;
     }
     Ok(total)
 }
 
-fn own_ticks(parts: &Parts) -> Result<u64> {
-    Ok(ticks(parts.server)? + parts.holder.map_or(Ok(0), ticks)?)
+fn own_ticks(pids: &ServerPids) -> Result<u64> {
+    Ok(ticks(pids.server)? + pids.holder.map_or(Ok(0), ticks)?)
 }
 
 fn open(daemon: &Daemon, count: usize) -> Result<()> {

@@ -1,26 +1,26 @@
-"""Runs a suite's checks in Python. Called by python.mjs; the last line is `python: N passed, M failed`."""
+"""Runs a suite's Python checks. Called by python.mjs; the last line is `python: N passed, M failed`."""
 
 import argparse
 import sys
 import traceback
 
-# Both are the suite's: what registers its checks, and what each of them is given.
+# Both modules belong to the suite: `checks` registers its checks, `Context` is the argument of each.
 import checks
 from context import Context
-from frame import REGISTERED, run_one
+from runner import REGISTERED, run_one
 
 
 def main():
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--base-url", required=True)
-    arguments.add_argument("--only", action="append", default=[])
-    given = arguments.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--base-url", required=True)
+    parser.add_argument("--only", action="append", default=[])
+    arguments = parser.parse_args()
     passed = failed = 0
     for name, function in REGISTERED:
-        if given.only and name not in given.only:
+        if arguments.only and name not in arguments.only:
             continue
         try:
-            run_one(function, Context(given.base_url.rstrip("/")))
+            run_one(function, Context(arguments.base_url.rstrip("/")))
             passed += 1
             print(f"ok {name}")
         except BaseException as error:
@@ -31,9 +31,9 @@ def main():
 
 
 def reason(error):
-    said = " ".join(str(error).split())[:300] or traceback.format_exception(error)[-1].strip()
+    text = " ".join(str(error).split())[:300] or traceback.format_exception(error)[-1].strip()
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == checks.__file__]
-    return f"{said} (line {lines[0]})" if lines else said
+    return f"{text} (line {lines[0]})" if lines else text
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-// Waiting for a port.
+// Watching a port.
 
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import net from 'node:net';
-import { PATIENCE_MS, eventually, refused, within } from '../../_shared/facts.mjs';
-import { check } from '../../_shared/frame.mjs';
-import { Gate } from '../../_shared/pace.mjs';
+import { TIMEOUT_MS, eventually, expectRejection, withTimeout } from '../../_shared/expect.mjs';
+import { check } from '../../_shared/runner.mjs';
+import { Gate } from '../../_shared/gate.mjs';
 import { parseSSEStream } from '../support.mjs';
 
 async function freePort() {
@@ -18,11 +18,11 @@ async function freePort() {
 
 const listen = async (t, port, handler) => {
   const server = http.createServer(handler).listen(port, '127.0.0.1');
-  t.atEnd.push(() => server.close());
+  t.cleanUpSteps.push(() => server.close());
   await new Promise((resolve) => server.once('listening', resolve));
 };
 
-check('port_over_tcp_and_http', async (t) => {
+check('port_watch_reports_ready_over_tcp_and_http', async (t) => {
   const { ports } = t.client();
   const port = await freePort();
   const tcp = t.events(ports.watchPort({ port, mode: 'tcp', interval: 100 }));
@@ -39,40 +39,41 @@ check('port_over_tcp_and_http', async (t) => {
   assert.equal(narrow.at(-1).statusCode, 404);
 });
 
-check('port_ends_at_once_when_its_process_does', async (t) => {
+check('port_watch_ends_when_its_process_exits', async (t) => {
   const port = await freePort();
-  const gate = new Gate(t.atEnd);
-  // There are ten seconds between two looks: who saw the end only then would need more for all of these than the check has.
+  const gate = new Gate(t.cleanUpSteps);
+  // The poll interval is ten seconds. A server that noticed the exit only then would exceed the time limit of this
+  // check.
   for (let round = 0; round < 8; round += 1) {
-    const { processId } = await t.start(`${gate.wait}; exit 7`);
+    const { processId } = await t.start(`${gate.waitCommand}; exit 7`);
     let last;
     for await (const event of parseSSEStream(await t.client().ports.watchPort({ port, mode: 'tcp', processId, interval: 10_000 }))) {
-      if (event.type === 'watching') gate.letPass();
+      if (event.type === 'watching') gate.release();
       last = event;
     }
     assert.deepEqual([last.type, last.exitCode], ['process_exited', 7]);
   }
 });
 
-check('port_of_a_process_that_opens_it', async (t) => {
+check('port_watch_reports_ready_when_the_process_listens', async (t) => {
   const port = await freePort();
   const { processId } = await t.start(`sleep 0.5; exec python3 -m http.server ${port} --bind 127.0.0.1`, { cwd: '/usr' });
   const events = await t.events(t.client().ports.watchPort({ port, mode: 'http', processId, interval: 100 }));
   assert.deepEqual([events.at(-1).type, events.at(-1).statusCode], ['ready', 200]);
 });
 
-check('port_refusals_and_going_away', async (t) => {
+check('port_watch_refuses_invalid_requests_and_can_be_cancelled', async (t) => {
   const { ports } = t.client();
-  await refused(ports.watchPort({ port: 0, mode: 'tcp' }), 'InvalidPortError');
-  await refused(ports.watchPort({ port: 65_536, mode: 'tcp' }), 'InvalidPortError');
-  await refused(ports.watchPort({ port: 80, mode: 'udp' }), 'ValidationFailedError');
-  await refused(ports.watchPort({ port: 80, mode: 'http', path: 'x y' }), 'ValidationFailedError');
-  await refused(ports.watchPort({ port: 80, mode: 'tcp', processId: 'nobody' }), 'ProcessNotFoundError');
+  await expectRejection(ports.watchPort({ port: 0, mode: 'tcp' }), 'InvalidPortError');
+  await expectRejection(ports.watchPort({ port: 65_536, mode: 'tcp' }), 'InvalidPortError');
+  await expectRejection(ports.watchPort({ port: 80, mode: 'udp' }), 'ValidationFailedError');
+  await expectRejection(ports.watchPort({ port: 80, mode: 'http', path: 'x y' }), 'ValidationFailedError');
+  await expectRejection(ports.watchPort({ port: 80, mode: 'tcp', processId: 'unknown' }), 'ProcessNotFoundError');
   const stream = await ports.watchPort({ port: await freePort(), mode: 'tcp', interval: 100 });
   for await (const event of parseSSEStream(stream)) {
     assert.equal(event.type, 'watching');
     break;
   }
-  assert.equal((await within(PATIENCE_MS, 'another call', t.run('echo on'))).stdout, 'on\n');
+  assert.equal((await withTimeout(TIMEOUT_MS, 'another call', t.run('echo on'))).stdout, 'on\n');
   await eventually('health', async () => (await t.native('GET', '/v1/health')).status === 'ok');
 });

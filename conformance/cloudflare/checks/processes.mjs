@@ -1,12 +1,13 @@
-// Processes that outlive their caller: started, listed, read.
+// Processes: start, list, logs, streams.
 
 import assert from 'node:assert/strict';
-import { eventually, numbers, printNumbers, refused } from '../../_shared/facts.mjs';
-import { check } from '../../_shared/frame.mjs';
-import { Gate } from '../../_shared/pace.mjs';
-import { STATELESS, fresh, parseSSEStream, textOf } from '../support.mjs';
+import { eventually, numbers, printNumbers, expectRejection } from '../../_shared/expect.mjs';
+import { check } from '../../_shared/runner.mjs';
+import { Gate } from '../../_shared/gate.mjs';
+import { withoutHistory } from '../../_shared/server.mjs';
+import { Context, STATELESS, uniqueName, parseSSEStream, textOf } from '../support.mjs';
 
-/** A reader of a process that is there: its first event has come. */
+/** A stream reader that has received its first event. */
 async function reader(t, processId) {
   const stream = parseSSEStream(await t.client().processes.streamProcessLogs(processId));
   const events = [(await stream.next()).value];
@@ -17,9 +18,9 @@ async function reader(t, processId) {
   return { all };
 }
 
-check('process_start_list_get', async (t) => {
+check('process_is_started_listed_and_read', async (t) => {
   const { processes } = t.client();
-  const processId = fresh('chosen');
+  const processId = uniqueName('chosen');
   const started = await t.start('echo up; sleep 300', { processId });
   assert.deepEqual([started.success, started.processId, started.command], [true, processId, 'echo up; sleep 300']);
   const { process } = await processes.getProcess(processId);
@@ -33,7 +34,7 @@ check('process_start_list_get', async (t) => {
   assert.equal((await processes.getProcess(own)).process.status, 'running');
 });
 
-check('process_list_by_status', async (t) => {
+check('process_list_filters_by_status', async (t) => {
   const { processId } = await t.start('exit 3');
   await t.events(t.client().processes.streamProcessLogs(processId));
   const ids = async (status) => (await t.raw('GET', `/api/process/list?status=${status}`)).json.processes.map(({ id }) => id);
@@ -41,12 +42,12 @@ check('process_list_by_status', async (t) => {
   assert.ok(!(await ids('running')).includes(processId));
 });
 
-check('process_statuses', async (t) => {
+check('process_status_and_exit_code_match_the_exit', async (t) => {
   const { processes } = t.client();
   for (const sessionId of [STATELESS, t.session()]) {
     for (const [command, status, exitCode] of [
       ['true', 'completed', 0],
-      // There, one in a session that runs `exit N` never completes, and blocks all who ask for it.
+      // The original never completes a session process that runs `exit N`, and blocks every request for it.
       ['exit 3', 'failed', 3],
       ['kill -9 $$', 'killed', 137],
       ['kill -TERM $$', 'killed', 143],
@@ -63,22 +64,22 @@ check('process_statuses', async (t) => {
   }
 });
 
-check('process_start_refusals', async (t) => {
+check('process_start_refuses_invalid_requests', async (t) => {
   const { processes } = t.client();
-  const empty = await refused(processes.startProcess('  ', STATELESS), 'CommandError');
+  const empty = await expectRejection(processes.startProcess('  ', STATELESS), 'CommandError');
   assert.equal(empty.code, 'INVALID_COMMAND');
-  await refused(processes.startProcess('true', STATELESS, { cwd: '/no/such/folder' }), 'CommandError', /does not exist/);
-  await refused(processes.getProcess('nobody'), 'ProcessNotFoundError');
-  await refused(processes.getProcessLogs('nobody'), 'ProcessNotFoundError');
-  await refused(processes.streamProcessLogs('nobody'), 'ProcessNotFoundError');
+  await expectRejection(processes.startProcess('true', STATELESS, { cwd: '/no/such/directory' }), 'CommandError', /does not exist/);
+  await expectRejection(processes.getProcess('unknown'), 'ProcessNotFoundError');
+  await expectRejection(processes.getProcessLogs('unknown'), 'ProcessNotFoundError');
+  await expectRejection(processes.streamProcessLogs('unknown'), 'ProcessNotFoundError');
   assert.equal((await t.post('/api/process/start', { command: 'true', sessionId: STATELESS, processId: ' ' })).status, 400);
 });
 
-check('process_of_a_repeated_id_is_the_newest', async (t) => {
-  const processId = fresh('again');
+check('process_id_used_twice_names_the_newest_process', async (t) => {
+  const processId = uniqueName('again');
   const first = await t.start('sleep 300', { processId });
   const second = await t.start('exit 8', { processId });
-  t.atEnd.push(() => t.native('POST', `/v1/processes/pid:${first.pid}/kill`));
+  t.cleanUpSteps.push(() => t.native('POST', `/v1/processes/pid:${first.pid}/kill`));
   const { processes } = t.client();
   await t.events(processes.streamProcessLogs(processId));
   const { process } = await processes.getProcess(processId);
@@ -86,7 +87,7 @@ check('process_of_a_repeated_id_is_the_newest', async (t) => {
   assert.equal((await processes.listProcesses()).processes.filter(({ id }) => id === processId).length, 1);
 });
 
-check('process_env_cwd_and_stdin', async (t) => {
+check('process_has_env_cwd_and_empty_stdin', async (t) => {
   const { processId } = await t.start('echo $A; pwd; cat; echo end', { env: { A: 'x y' }, cwd: '/usr' });
   const events = await t.events(t.client().processes.streamProcessLogs(processId));
   assert.equal(textOf(events), 'x y\n/usr\nend\n');
@@ -101,30 +102,30 @@ check('process_from_a_session_has_its_state', async (t) => {
   const elsewhere = await t.start('pwd', { sessionId, cwd: '/tmp' });
   assert.equal(textOf(await t.events(processes.streamProcessLogs(elsewhere.processId))), '/tmp\n');
   assert.equal((await processes.getProcess(elsewhere.processId)).process.command, 'pwd');
-  assert.equal((await commands.execute('pwd; echo "[$B]"', sessionId)).stdout, '/usr\n[]\n', 'nothing flows back');
+  assert.equal((await commands.execute('pwd; echo "[$B]"', sessionId)).stdout, '/usr\n[]\n', 'the session is unchanged');
 });
 
-check('process_of_a_long_command_from_a_session', async (t) => {
+check('process_from_a_session_runs_a_9_kilobyte_command', async (t) => {
   const word = 'x'.repeat(9_000);
   const { processId } = await t.start(`echo ${word}`, { sessionId: t.session() });
   assert.equal(textOf(await t.events(t.client().processes.streamProcessLogs(processId))), `${word}\n`);
 });
 
-check('process_logs_whole', async (t) => {
+check('process_logs_contain_both_streams', async (t) => {
   const { processId } = await t.start(String.raw`echo out; echo err >&2; printf '\xff\xe2\x82\xac'`);
   await t.events(t.client().processes.streamProcessLogs(processId));
   const logs = await t.client().processes.getProcessLogs(processId);
   assert.deepEqual([logs.processId, logs.stdout, logs.stderr], [processId, 'out\n\ufffd\u20ac', 'err\n']);
 });
 
-check('process_stream_replays_everything_once_and_goes_on', async (t) => {
+check('process_stream_replays_all_output_once_and_follows', async (t) => {
   const { processes } = t.client();
-  const gate = new Gate(t.atEnd);
-  const { processId } = await t.start(`for i in $(seq 1 200); do echo $i; done; ${gate.wait}; for i in $(seq 201 400); do echo $i; done`);
+  const gate = new Gate(t.cleanUpSteps);
+  const { processId } = await t.start(`for i in $(seq 1 200); do echo $i; done; ${gate.waitCommand}; for i in $(seq 201 400); do echo $i; done`);
   const whole = [...Array(400).keys()].map((n) => `${n + 1}\n`).join('');
-  await gate.arrived();
+  await gate.waitForArrivals();
   const readers = await Promise.all([...Array(8)].map(() => reader(t, processId)));
-  gate.letPass();
+  gate.release();
   for (const events of await Promise.all(readers.map(({ all }) => all()))) {
     assert.deepEqual([events[0].type, events[0].processId, events[0].status], ['process_info', processId, 'running']);
     assert.equal(textOf(events), whole);
@@ -135,45 +136,62 @@ check('process_stream_replays_everything_once_and_goes_on', async (t) => {
 
 check('process_stream_of_a_flood_is_exact', async (t) => {
   const length = 20_000_000;
-  const gate = new Gate(t.atEnd);
-  const { processId } = await t.start(`${gate.wait}; ${printNumbers(length)}`);
-  // Not all of it is kept for who comes later.
+  const gate = new Gate(t.cleanUpSteps);
+  const { processId } = await t.start(`${gate.waitCommand}; ${printNumbers(length)}`);
+  // A later reader would not find all of it in the log.
   const { all } = await reader(t, processId);
-  gate.letPass();
+  gate.release();
   const events = await all();
   assert.ok(textOf(events) === numbers(length).toString(), `${textOf(events).length}`);
 });
 
-check('process_stream_of_more_than_is_kept_says_so', async (t) => {
-  const { processId } = await t.start(printNumbers(15_000_000));
-  await eventually('its end', async () => (await t.info(processId)).status === 'exited');
-  const [info, ...rest] = await t.events(t.client().processes.streamProcessLogs(processId));
+// More than twice what is kept in memory: the first half comes from the history.
+check('process_logs_of_22_megabytes_are_whole', async (t) => {
+  const length = 22_000_000;
+  // At a pace that a debug build stores on a busy machine.
+  const paced = `${printNumbers(length)} | for i in $(seq 110); do head -c 200000; sleep 0.02; done`;
+  const { processes } = t.client();
+  const { processId } = await t.start(paced);
+  await eventually('its exit', async () => (await t.info(processId)).status === 'exited');
+  const whole = numbers(length).toString();
+  const logs = await processes.getProcessLogs(processId);
+  assert.equal(logs.stdout.length, length);
+  assert.ok(logs.stdout === whole, 'getProcessLogs returns other bytes');
+  const streamed = await t.events(processes.streamProcessLogs(processId));
+  assert.ok(textOf(streamed) === whole, 'streamProcessLogs returns other bytes');
+}, { seconds: 60 });
+
+check('process_stream_reports_the_bytes_it_misses', async (t) => {
+  const own = await withoutHistory(t, Context);
+  const { processId } = await own.start(printNumbers(15_000_000));
+  await eventually('its exit', async () => (await own.info(processId)).status === 'exited');
+  const [info, ...rest] = await own.events(own.client().processes.streamProcessLogs(processId));
   assert.equal(info.missingBytes + Buffer.byteLength(textOf(rest)), 15_000_000);
   assert.ok(info.missingBytes > 0);
-  const logs = await t.client().processes.getProcessLogs(processId);
+  const logs = await own.client().processes.getProcessLogs(processId);
   assert.equal(logs.missingBytes, info.missingBytes);
   assert.ok(textOf(rest) === logs.stdout && numbers(15_000_000).toString().endsWith(logs.stdout));
 });
 
-check('process_stream_left_and_taken_up_again_misses_nothing', async (t) => {
+check('process_stream_reopened_after_a_cancel_misses_nothing', async (t) => {
   const { processes } = t.client();
-  const gate = new Gate(t.atEnd);
-  const { processId } = await t.start(`for i in 1 2 3; do echo $i; done; ${gate.wait}; for i in 4 5 6; do echo $i; done`);
+  const gate = new Gate(t.cleanUpSteps);
+  const { processId } = await t.start(`for i in 1 2 3; do echo $i; done; ${gate.waitCommand}; for i in 4 5 6; do echo $i; done`);
   const left = (await processes.streamProcessLogs(processId)).getReader();
   await left.read();
   await left.cancel();
   const { all } = await reader(t, processId);
-  gate.letPass();
+  gate.release();
   assert.equal(textOf(await all()), '1\n2\n3\n4\n5\n6\n');
 });
 
-check('process_stream_characters_that_come_in_parts', async (t) => {
+check('process_stream_joins_characters_split_over_writes', async (t) => {
   const { processId } = await t.start(String.raw`printf '\xf0\x9f'; sleep 0.3; printf '\x98\x80'; printf '\xff'`);
   assert.equal(textOf(await t.events(t.client().processes.streamProcessLogs(processId))), '\u{1f600}\ufffd');
 });
 
-check('process_can_be_waited_for_by_its_log', async (t) => {
-  // As the SDK's waitForLog does it: what is there first, then what comes.
+check('process_log_pattern_can_be_waited_for', async (t) => {
+  // Like the SDK's waitForLog: existing output first, then new output.
   const { processes } = t.client();
   const { processId } = await t.start('echo starting; sleep 0.5; echo "ready on 8080"; sleep 300');
   let text = '';
@@ -184,7 +202,7 @@ check('process_can_be_waited_for_by_its_log', async (t) => {
   assert.match(text, /ready on 8080/);
 });
 
-// cloudflare/sandbox-sdk#891
+// Regression (cloudflare/sandbox-sdk#891).
 check('process_survives_the_end_of_its_session', async (t) => {
   const sessionId = t.session();
   const { processId } = await t.start('echo up; sleep 300', { sessionId });

@@ -1,89 +1,89 @@
-// The server dies in the middle, or is replaced.
+// The server is killed or replaced.
 
 import assert from 'node:assert/strict';
-import { eventually } from '../../_shared/facts.mjs';
-import { check } from '../../_shared/frame.mjs';
-import { Gate } from '../../_shared/pace.mjs';
-import { alone } from '../early.mjs';
+import { eventually } from '../../_shared/expect.mjs';
+import { check } from '../../_shared/runner.mjs';
+import { Gate } from '../../_shared/gate.mjs';
+import { waitForConcurrentChecks } from '../concurrent.mjs';
 import { STATELESS, parseSSEStream, textOf } from '../support.mjs';
 
-check('survival_processes_streams_and_chosen_ids', async (t) => {
-  await alone();
+check('survival_process_with_a_chosen_id_loses_no_output', async (t) => {
+  await waitForConcurrentChecks();
   const processId = `survivor-${process.pid}`;
   const count = 2_000;
-  const gate = new Gate(t.atEnd);
-  await t.start(`for i in $(seq 1 ${count}); do echo $i; done; ${gate.wait}; for i in $(seq ${count + 1} ${2 * count}); do echo $i; done; exit 3`, { processId });
+  const gate = new Gate(t.cleanUpSteps);
+  await t.start(`for i in $(seq 1 ${count}); do echo $i; done; ${gate.waitCommand}; for i in $(seq ${count + 1} ${2 * count}); do echo $i; done; exit 3`, { processId });
   const seen = [];
   const broken = (async () => {
     try {
       for await (const event of parseSSEStream(await t.client().processes.streamProcessLogs(processId))) seen.push(event);
     } catch {
-      // That is what is to happen.
+      // The stream is expected to break.
     }
   })();
-  await eventually('some of it', () => textOf(seen) !== '');
+  await eventually('some output', () => textOf(seen) !== '');
   await t.killServer();
   await broken;
-  assert.ok(!seen.some(({ type }) => type === 'exit'), 'no end was made up');
-  gate.letPass();
+  assert.ok(!seen.some(({ type }) => type === 'exit'), 'no exit event before the exit');
+  gate.release();
   const events = await t.events(t.client().processes.streamProcessLogs(processId));
   assert.equal(textOf(events), [...Array(2 * count).keys()].map((n) => `${n + 1}\n`).join(''));
   assert.equal(events.at(-1).exitCode, 3);
 });
 
 check('survival_sessions_keep_their_state_and_a_running_command', async (t) => {
-  await alone();
+  await waitForConcurrentChecks();
   const id = t.session();
   await t.client().commands.execute('cd /usr; V=kept', id);
-  const gate = new Gate(t.atEnd);
-  const running = t.client().commands.execute(`${gate.wait}; W=done`, id).catch((error) => error);
-  await gate.arrived();
+  const gate = new Gate(t.cleanUpSteps);
+  const running = t.client().commands.execute(`${gate.waitCommand}; W=done`, id).catch((error) => error);
+  await gate.waitForArrivals();
   await t.killServer();
   assert.ok((await running) instanceof Error);
-  gate.letPass();
+  gate.release();
   assert.equal((await t.client().commands.execute('pwd; echo $V $W', id)).stdout, '/usr\nkept done\n');
 });
 
-check('survival_the_addon_comes_back_to_its_shell', async (t) => {
-  await alone();
+check('survival_addon_reconnects_to_its_shell', async (t) => {
+  await waitForConcurrentChecks();
   const { screen, addon, connected } = t.addon();
   await connected();
   screen.type("PS1=''; stty -echo; V=still; echo re''ady\n");
-  await screen.seen.until('ready');
+  await screen.seen.waitFor('ready');
   await t.killServer();
   await eventually('connected again', () => addon.state === 'connected' && addon.socket?.readyState === 1);
   screen.type('echo $V here\n');
-  await screen.seen.until('still here');
+  await screen.seen.waitFor('still here');
 });
 
-check('survival_a_run_dies_with_its_server_and_says_so', async (t) => {
-  await alone();
-  const run = t.run('sleep 300').then(() => assert.fail('it ended well'), (error) => error);
+check('survival_stateless_run_fails_and_is_killed_with_its_server', async (t) => {
+  await waitForConcurrentChecks();
+  const run = t.run('sleep 300').then(() => assert.fail('it must not succeed'), (error) => error);
   await eventually('it runs', async () => (await t.native('GET', '/v1/processes?all=true&status=running')).processes.some(({ args }) => args?.[1] === 'sleep 300'));
   await t.killServer();
   assert.ok((await run) instanceof Error);
-  await eventually('it is gone', async () => !(await t.native('GET', '/v1/processes?all=true&status=running')).processes.some(({ args }) => args?.[1] === 'sleep 300'));
+  await eventually('it no longer exists', async () => !(await t.native('GET', '/v1/processes?all=true&status=running')).processes.some(({ args }) => args?.[1] === 'sleep 300'));
 });
 
-// A 503 would make the client ask again by itself, for two minutes.
-check('survival_an_upgrade_does_not_make_the_client_run_a_command_twice', async (t) => {
-  await alone();
+// A 503 would make the client retry for two minutes.
+check('survival_upgrade_does_not_make_the_client_repeat_a_command', async (t) => {
+  await waitForConcurrentChecks();
   const id = t.session();
   await t.client().commands.execute('N=0', id);
-  const gate = new Gate(t.atEnd);
-  const running = t.client({ retryTimeoutMs: 60_000 }).commands.execute(`N=$((N+1)); ${gate.wait}`, id).catch((error) => error);
-  await gate.arrived();
+  const gate = new Gate(t.cleanUpSteps);
+  const running = t.client({ retryTimeoutMs: 60_000 }).commands.execute(`N=$((N+1)); ${gate.waitCommand}`, id).catch((error) => error);
+  await gate.waitForArrivals();
   await t.native('POST', '/v1/upgrade', {});
   assert.equal((await running).name, 'OperationInterruptedError');
-  // Also for one that would run it again.
-  gate.letPass(2);
-  // A connection that was kept open may break with the old server.
-  const next = await eventually('an answer', () => t.client().commands.execute('echo $N', id).catch(() => undefined));
+  // Releases a repeated run too.
+  gate.release(2);
+  // A kept-alive connection may break with the old server.
+  const next = await eventually('a reply', () => t.client().commands.execute('echo $N', id).catch(() => undefined));
   assert.equal(next.stdout, '1\n');
 });
 
-check('survival_an_upgrade_ends_streams_with_a_word', async (t) => {
-  await alone();
+check('survival_upgrade_ends_streams_with_an_error_event', async (t) => {
+  await waitForConcurrentChecks();
   const { processId } = await t.start('echo up; sleep 300');
   const stream = await t.client().processes.streamProcessLogs(processId);
   const socket = await t.socket(`${t.ws}/ws`);

@@ -1,11 +1,11 @@
-"""The calls of the Python client, those above all that it makes otherwise than the JavaScript one."""
+"""Calls of the Python client, above all those that differ from the JavaScript client."""
 
 import asyncio
 import io
 import uuid
 from pathlib import Path
 
-from frame import PATIENCE_S, check
+from runner import TIMEOUT_S, check
 
 
 def fresh():
@@ -13,7 +13,7 @@ def fresh():
 
 
 @check
-async def create_run_and_delete(t):
+async def client_creates_runs_and_deletes(t):
     session = await t.session()
     result = await session.exec("echo out; echo err >&2; exit 3")
     assert (result.stdout, result.stderr, result.exit_code) == (b"out\n", b"err\n", 3), result
@@ -21,7 +21,7 @@ async def create_run_and_delete(t):
 
 
 @check
-async def arguments_are_what_they_are(t):
+async def exec_passes_arguments_unchanged(t):
     session = await t.session()
     odd = ["a b", "it's", "$HOME", "`x`", "", "ü", "\\"]
     result = await session.exec("printf", "%s|", *odd, shell=False)
@@ -29,7 +29,7 @@ async def arguments_are_what_they_are(t):
 
 
 @check
-async def bytes_are_exact(t):
+async def exec_output_is_exact(t):
     session = await t.session()
     result = await session.exec(r"printf '\377\000\342'; sleep 0.2; printf '\202\254\360'")
     assert result.stdout == b"\xff\x00\xe2\x82\xac\xf0", result
@@ -40,25 +40,25 @@ async def bytes_are_exact(t):
 
 
 @check
-async def missing_command_and_signal(t):
+async def exec_reports_missing_command_and_signal(t):
     session = await t.session()
     assert (await session.exec("no-such-command-here", shell=False)).exit_code == 127
     assert (await session.exec("kill -9 $$")).exit_code == 137
 
 
 @check
-async def time_limit_is_answered_before_the_client_gives_up(t):
+async def exec_time_limit_responds_before_the_client_times_out(t):
     session = await t.session()
-    # A client that gave up would raise. How long a shell takes to begin depends on the machine.
+    # A client that timed out would raise. How long a shell takes to start depends on the machine.
     for seconds in (1, 4, 16):
-        result = await session.exec("echo begun; trap '' TERM; sleep 300", timeout=seconds)
+        result = await session.exec("echo started; trap '' TERM; sleep 300", timeout=seconds)
         if result.stdout:
             break
-    assert (result.exit_code, result.stdout) == (124, b"begun\n"), result
+    assert (result.exit_code, result.stdout) == (124, b"started\n"), result
 
 
 @check
-async def files(t):
+async def files_are_written_and_read(t):
     session = await t.session()
     path = Path(f"/workspace/{fresh()}/sub/file.bin")
     content = bytes(range(256)) * 500
@@ -85,9 +85,9 @@ async def workspace_is_persisted_and_hydrated(t):
 
 
 @check
-async def terminal(t):
+async def terminal_interrupts_and_reports_the_exit_code(t):
     session = await t.session()
-    # Said by who is in the foreground: between two commands of a line an interrupt may reach neither.
+    # Printed by the foreground program: between two commands of a line an interrupt may reach neither.
     line = "sh -c 'echo on $(tty | cut -c1-8); exec sleep 300'"
     update = await session.pty_exec_start(line, tty=True, yield_time_s=0.5)
     number = update.process_id
@@ -98,19 +98,19 @@ async def terminal(t):
 
 
 @check
-async def terminals_are_apart(t):
+async def terminals_are_separate(t):
     session = await t.session()
     starts = [session.pty_exec_start(f"sleep 0.3; echo i am {n}.", tty=True, yield_time_s=0.5) for n in range(3)]
     for n, update in enumerate(await asyncio.gather(*starts)):
-        # Once as it was typed, and once as it was printed.
+        # Once as the echoed input, and once as the output.
         output = await printed(session, update, lambda output: output.count(f"i am {n}.".encode()) >= 2)
         assert not any(f"i am {other}.".encode() in output for other in range(3) if other != n), output
 
 
 async def printed(session, update, enough):
-    """What a terminal has printed, once that is enough: a shell may take its time to begin."""
+    """Returns a terminal's output once `enough` accepts it. A shell may be slow to start."""
     output = update.output
-    for _ in range(PATIENCE_S):
+    for _ in range(TIMEOUT_S):
         if enough(output):
             return output
         update = await session.pty_write_stdin(session_id=update.process_id, chars="", yield_time_s=1)
@@ -119,14 +119,14 @@ async def printed(session, update, enough):
 
 
 @check
-async def many_at_once(t):
+async def exec_runs_32_at_once(t):
     session = await t.session()
     results = await asyncio.gather(*(session.exec(f"sleep 0.2; echo {n}") for n in range(32)))
     assert [result.stdout for result in results] == [f"{n}\n".encode() for n in range(32)]
 
 
 @check
-async def execs_leave_nothing_behind(t):
+async def execs_leave_no_records(t):
     session = await t.session()
     assert (await session.exec("echo so")).stdout == b"so\n"
     for _ in range(50):

@@ -1,10 +1,10 @@
-"""What checks work with: the bridge's client, and outlive's own API."""
+"""The context of a check: the bridge's client, and outlive's native API."""
 
 import asyncio
 
 from agents.extensions.sandbox.cloudflare import CloudflareSandboxClient, CloudflareSandboxClientOptions
 
-from frame import request
+from runner import request
 
 
 class Context:
@@ -14,7 +14,7 @@ class Context:
         self.open = []
 
     async def session(self, **options):
-        """A sandbox's session, as the client makes it, and started."""
+        """Creates a sandbox with the client and starts its session."""
         client = CloudflareSandboxClient(**options)
         session = await client.create(options=CloudflareSandboxClientOptions(worker_url=self.url))
         self.open.append((client, session))

@@ -1,8 +1,8 @@
-// The binary form of the messages, which other people's clients speak. Written by the official protobuf library.
+// Binary protobuf messages, which third-party clients use. Encoded by the official protobuf library.
 
 import assert from 'node:assert/strict';
 import { BinaryReader, BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
-import { check } from '../../_shared/frame.mjs';
+import { check } from '../../_shared/runner.mjs';
 
 const message = (fill) => {
   const writer = new BinaryWriter();
@@ -13,7 +13,7 @@ const inside = (number, bytes) => (writer) => writer.tag(number, WireType.Length
 const text = (number, value) => (writer) => writer.tag(number, WireType.LengthDelimited).string(value);
 const all = (...parts) => message((writer) => parts.forEach((part) => part(writer)));
 
-/** Fields by number; what is length-delimited as bytes. */
+/** Parses a message into fields by number. Length-delimited fields stay bytes. */
 function read(bytes) {
   const reader = new BinaryReader(bytes);
   const fields = {};
@@ -48,7 +48,7 @@ async function start(t, cmd, args, more = []) {
   return { pid, events };
 }
 
-check('binary_start_input_and_end', async (t) => {
+check('binary_start_accepts_input_and_reports_the_end', async (t) => {
   const { pid, events } = await start(t, '/bin/sh', ['-c', 'pwd; echo $A; cat; exit 9']);
   const input = all(inside(1, Buffer.from([0, 0xff])));
   const sent = await t.call('SendInput', all(inside(1, selector(pid)), inside(2, input)), { codec: 'proto' });
@@ -73,11 +73,11 @@ check('binary_end_by_signal_is_minus_one', async (t) => {
   const reader = new BinaryReader(end);
   reader.tag();
   assert.equal(reader.sint32(), -1);
-  assert.deepEqual(reader.tag(), [3, WireType.LengthDelimited], 'false is left out');
+  assert.deepEqual(reader.tag(), [3, WireType.LengthDelimited], 'false is omitted');
   assert.equal(reader.string(), 'signal: killed');
 });
 
-check('binary_terminal_list_update_signal_and_connect', async (t) => {
+check('binary_terminal_is_listed_resized_signalled_and_connected', async (t) => {
   const size = all((writer) => writer.tag(1, WireType.Varint).uint32(70).tag(2, WireType.Varint).uint32(20));
   const pty = all(inside(1, size));
   const { pid, events } = await start(t, '/bin/sh', ['-c', 'stty size; exec sleep 300'], [inside(2, pty), text(3, 'bin-tag')]);

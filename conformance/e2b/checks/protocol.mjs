@@ -1,10 +1,10 @@
-// The Connect protocol itself: what is wrong is said where clients look for it, and nothing harms the server.
+// The Connect protocol: errors are where clients expect them, and invalid input is harmless.
 
 import assert from 'node:assert/strict';
-import { check } from '../../_shared/frame.mjs';
+import { check } from '../../_shared/runner.mjs';
 import { data, envelope } from '../support.mjs';
 
-check('unary_answers_are_plain_json', async (t) => {
+check('unary_responses_are_plain_json', async (t) => {
   const { status, type, json } = await t.call('List', {});
   assert.deepEqual([status, type], [200, 'application/json']);
   assert.ok(json.processes === undefined || Array.isArray(json.processes));
@@ -14,25 +14,25 @@ check('unary_answers_are_plain_json', async (t) => {
 });
 
 check('stream_content_type_has_no_parameters', async (t) => {
-  const { headers, end } = await t.whole('Start', t.start('/bin/true'));
+  const { headers, end } = await t.collectStream('Start', t.start('/bin/true'));
   assert.equal(headers['content-type'], 'application/connect+json');
   assert.deepEqual(end, {});
 });
 
-check('bodies_that_make_no_sense_are_invalid_argument', async (t) => {
+check('invalid_bodies_are_invalid_argument', async (t) => {
   for (const body of ['{', 'null x', '[]', '"x"', '{"process":5}', '{"process":{"pid":"x"}}', '{"process":{"pid":-1}}', '\xff']) {
     const { status, json } = await t.call('CloseStdin', Buffer.from(body, 'latin1'));
     assert.deepEqual([status, json.code], [400, 'invalid_argument'], body);
   }
   for (const body of ['{', '{"process":5}', '{"process":{"cmd":5}}', '{}', '{"process":{}}', '{"process":{"cmd":"x","envs":{"a=b":"c"}}}']) {
-    const { end } = await t.whole('Start', Buffer.from(body));
+    const { end } = await t.collectStream('Start', Buffer.from(body));
     assert.equal(end.error.code, 'invalid_argument', body);
   }
-  const nul = await t.whole('Start', t.start('/bin/echo', ['a\0b']));
+  const nul = await t.collectStream('Start', t.start('/bin/echo', ['a\0b']));
   assert.equal(nul.end.error.code, 'invalid_argument');
 });
 
-check('envelopes_that_make_no_sense_are_told_in_the_end_envelope', async (t) => {
+check('invalid_envelopes_are_reported_in_the_end_envelope', async (t) => {
   const start = Buffer.from(JSON.stringify(t.start('/bin/true')));
   const cases = {
     invalid_argument: [Buffer.alloc(0), Buffer.from([0, 0, 0, 0, 9, 0x7b]), envelope(0x40, start), Buffer.concat([envelope(0, start), envelope(0, start)])],
@@ -40,16 +40,16 @@ check('envelopes_that_make_no_sense_are_told_in_the_end_envelope', async (t) => 
     resource_exhausted: [Buffer.from([0, 0xff, 0xff, 0xff, 0xff])],
   };
   for (const [code, bodies] of Object.entries(cases)) {
-    for (const body of bodies) assert.equal((await t.whole('Start', undefined, { body })).end.error.code, code);
+    for (const body of bodies) assert.equal((await t.collectStream('Start', undefined, { body })).end.error.code, code);
   }
 });
 
-check('headers_that_make_no_sense', async (t) => {
+check('invalid_headers_are_refused', async (t) => {
   const version = await t.call('List', {}, { headers: { 'connect-protocol-version': '2' } });
   assert.equal(version.json.code, 'invalid_argument');
   const packed = await t.call('List', {}, { headers: { 'content-encoding': 'gzip' } });
   assert.equal(packed.json.code, 'unimplemented');
-  const stream = await t.whole('Start', t.start('/bin/true'), { headers: { 'connect-content-encoding': 'gzip' } });
+  const stream = await t.collectStream('Start', t.start('/bin/true'), { headers: { 'connect-content-encoding': 'gzip' } });
   assert.equal(stream.end.error.code, 'unimplemented');
   const plain = await t.call('List', {}, { headers: { 'content-encoding': 'identity' } });
   assert.equal(plain.status, 200);
@@ -63,7 +63,7 @@ check('headers_that_make_no_sense', async (t) => {
   assert.equal((await fetch(`${t.url}/process.Process/List`)).status, 405);
 });
 
-check('json_in_all_its_spellings', async (t) => {
+check('json_accepts_all_protobuf_spellings', async (t) => {
   const stream = await t.stream('Start', { process: { cmd: '/bin/cat', args: null, envs: null, cwd: null, unknown: 1 }, pty: null, tag: null, stdin: null });
   const { pid } = JSON.parse((await stream.envelopes.next()).value.payload).event.start;
   t.pids.add(pid);
@@ -75,16 +75,16 @@ check('json_in_all_its_spellings', async (t) => {
   }
 });
 
-check('message_that_is_too_large_is_refused', async (t) => {
+check('message_over_the_limit_is_refused', async (t) => {
   const huge = { process: { pid: 1 }, input: { stdin: 'A'.repeat(3 << 20) } };
   const { status, json } = await t.call('SendInput', huge);
   assert.deepEqual([status, json.code], [429, 'resource_exhausted']);
 });
 
-check('http2_without_tls_is_spoken_on_the_same_port', async (t) => {
+check('http2_without_tls_works_on_the_same_port', async (t) => {
   const { connect } = await import('node:http2');
   const client = connect(t.base);
-  t.atEnd.push(() => client.close());
+  t.cleanUpSteps.push(() => client.close());
   const request = client.request({ ':method': 'POST', ':path': '/e2b/process.Process/List', 'content-type': 'application/json' });
   request.end('{}');
   const status = await new Promise((resolve, reject) => {

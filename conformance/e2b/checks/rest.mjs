@@ -1,7 +1,7 @@
-// What is answered besides the process service.
+// The REST endpoints besides the process service.
 
 import assert from 'node:assert/strict';
-import { check } from '../../_shared/frame.mjs';
+import { check } from '../../_shared/runner.mjs';
 
 check('health_is_204_without_a_body', async (t) => {
   const response = await fetch(`${t.url}/health`);
@@ -12,7 +12,7 @@ check('health_is_204_without_a_body', async (t) => {
   assert.equal(await sandbox.isRunning(), true);
 });
 
-check('metrics_has_every_number', async (t) => {
+check('metrics_contain_every_number', async (t) => {
   const metrics = await (await fetch(`${t.url}/metrics`)).json();
   const fields = 'ts cpu_count cpu_used_pct mem_total mem_used mem_cache mem_total_mib mem_used_mib disk_used disk_total';
   for (const field of fields.split(' ')) assert.equal(typeof metrics[field], 'number', field);
@@ -23,20 +23,20 @@ check('metrics_has_every_number', async (t) => {
 const init = (t, body) =>
   fetch(`${t.url}/init`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });
 
-check('init_sets_variables_user_and_folder_and_envs_shows_them', async (t) => {
-  t.atEnd.push(() => init(t, { envVars: {}, defaultUser: '', defaultWorkdir: '' }));
+check('init_sets_variables_user_and_cwd_and_envs_shows_them', async (t) => {
+  t.cleanUpSteps.push(() => init(t, { envVars: {}, defaultUser: '', defaultWorkdir: '' }));
   const done = await init(t, { envVars: { COLOUR: 'blue' }, defaultUser: 'daemon', defaultWorkdir: '/usr' });
   assert.equal(done.status, 204);
   assert.match(done.headers.get('x-envd-version'), /^0\.6\.([4-9]|\d\d)$/);
   assert.deepEqual(await (await fetch(`${t.url}/envs`)).json(), { COLOUR: 'blue', E2B_SANDBOX: 'true' });
   const { stdout } = await t.run('echo $COLOUR $E2B_SANDBOX; id -un; pwd');
   assert.equal(stdout, 'blue true\ndaemon\n/usr\n');
-  const asked = await t.run('echo $COLOUR; id -un; pwd', { envs: { COLOUR: 'red' }, user: 'root', cwd: '/bin' });
-  assert.match(asked.stdout, /^red\nroot\n(\/usr)?\/bin\n$/);
+  const overridden = await t.run('echo $COLOUR; id -un; pwd', { envs: { COLOUR: 'red' }, user: 'root', cwd: '/bin' });
+  assert.match(overridden.stdout, /^red\nroot\n(\/usr)?\/bin\n$/);
 });
 
-check('init_that_was_overtaken_is_ignored', async (t) => {
-  t.atEnd.push(() => init(t, { envVars: {} }));
+check('init_with_an_older_timestamp_is_ignored', async (t) => {
+  t.cleanUpSteps.push(() => init(t, { envVars: {} }));
   const at = Date.now();
   const iso = (ms) => new Date(ms).toISOString();
   assert.equal((await init(t, { envVars: { N: 'new' }, timestamp: iso(at) })).status, 204);
@@ -48,7 +48,7 @@ check('init_that_was_overtaken_is_ignored', async (t) => {
   assert.equal((await wrong.json()).code, 400);
 });
 
-check('errors_of_rest_are_code_and_message', async (t) => {
+check('rest_errors_have_code_and_message', async (t) => {
   for (const [method, path, status] of [['GET', '/nowhere', 404], ['DELETE', '/health', 405], ['POST', '/init', 415]]) {
     const response = await fetch(`${t.url}${path}`, { method });
     assert.equal(response.status, status, path);

@@ -1,58 +1,58 @@
-// Deadlines, signs of life, and streams that always end with a word.
+// Deadlines, keepalives, and the end envelope of streams.
 
 import assert from 'node:assert/strict';
-import { PATIENCE_MS, eventually, refused, within } from '../../_shared/facts.mjs';
-import { check } from '../../_shared/frame.mjs';
-import { Gate, longEnough } from '../../_shared/pace.mjs';
+import { TIMEOUT_MS, eventually, expectRejection, withTimeout } from '../../_shared/expect.mjs';
+import { check } from '../../_shared/runner.mjs';
+import { Gate, retryWithLongerLimits } from '../../_shared/gate.mjs';
 
-/** A command that runs into its time limit, after it was started. */
+/** A started command that runs into its time limit. */
 async function limited(t) {
-  const [, handle] = await longEnough((timeoutMs) => t.background('sleep 300', { timeoutMs }).catch(() => undefined), Boolean);
-  assert.ok(handle, 'it was started');
+  const [, handle] = await retryWithLongerLimits((timeoutMs) => t.background('sleep 300', { timeoutMs }).catch(() => undefined), Boolean);
+  assert.ok(handle, 'the command was started');
   return handle;
 }
 
-check('deadline_of_start_is_the_life_of_the_process', async (t) => {
+check('deadline_of_start_limits_the_process', async (t) => {
   const handle = await limited(t);
-  await refused(handle.wait(), 'TimeoutError', /deadline_exceeded|timed out/);
-  await t.untilExited(handle.pid);
+  await expectRejection(handle.wait(), 'TimeoutError', /deadline_exceeded|timed out/);
+  await t.waitForExit(handle.pid);
   assert.equal((await t.info(handle.pid)).exitReason, 'timedOut');
 });
 
-check('deadline_of_start_holds_when_the_client_has_left', async (t) => {
+check('deadline_of_start_holds_after_the_client_has_disconnected', async (t) => {
   const handle = await limited(t);
   await handle.disconnect();
-  await t.untilExited(handle.pid);
+  await t.waitForExit(handle.pid);
   assert.equal((await t.info(handle.pid)).exitReason, 'timedOut');
 });
 
-check('deadline_is_told_in_the_end_envelope', async (t) => {
-  const [, { events, end }] = await longEnough(
-    (ms) => t.whole('Start', t.start('/bin/sleep', ['300']), { headers: { 'connect-timeout-ms': `${ms}` } }),
-    (answer) => answer.events.length > 0,
+check('deadline_is_reported_in_the_end_envelope', async (t) => {
+  const [, { events, end }] = await retryWithLongerLimits(
+    (ms) => t.collectStream('Start', t.start('/bin/sleep', ['300']), { headers: { 'connect-timeout-ms': `${ms}` } }),
+    (reply) => reply.events.length > 0,
   );
   assert.equal(end.error.code, 'deadline_exceeded');
-  assert.equal(events.length, 1, 'started, and nothing else');
+  assert.equal(events.length, 1, 'only the start event');
   for (const nonsense of ['x', '-1', '1.5', '12345678901']) {
-    const { end: refusal } = await t.whole('Start', t.start('/bin/true'), { headers: { 'connect-timeout-ms': nonsense } });
+    const { end: refusal } = await t.collectStream('Start', t.start('/bin/true'), { headers: { 'connect-timeout-ms': nonsense } });
     assert.equal(refusal.error.code, 'invalid_argument', nonsense);
   }
 });
 
-// e2b-dev/E2B#1074
+// Regression (e2b-dev/E2B#1074).
 check('deadline_of_connect_ends_only_that_stream', async (t) => {
   const handle = await t.background('sleep 300');
   const connect = { process: { pid: handle.pid } };
-  const { end } = await t.whole('Connect', connect, { headers: { 'connect-timeout-ms': '500' } });
+  const { end } = await t.collectStream('Connect', connect, { headers: { 'connect-timeout-ms': '500' } });
   assert.equal(end.error.code, 'deadline_exceeded');
   assert.equal((await t.info(handle.pid)).status, 'running');
-  assert.equal((await t.info(handle.pid)).timeoutMs, undefined, 'no limit was asked for');
+  assert.equal((await t.info(handle.pid)).timeoutMs, undefined, 'the process has no limit');
 });
 
-check('keepalive_comes_after_as_much_silence_as_asked_for', async (t) => {
-  const gate = new Gate(t.atEnd);
+check('keepalive_is_sent_after_the_requested_silence', async (t) => {
+  const gate = new Gate(t.cleanUpSteps);
   let silentSince = performance.now();
-  const stream = await t.stream('Start', t.start('/bin/sh', ['-c', `${gate.wait}; echo out; sleep 300`]), {
+  const stream = await t.stream('Start', t.start('/bin/sh', ['-c', `${gate.waitCommand}; echo out; sleep 300`]), {
     headers: { 'keepalive-ping-interval': '1' },
   });
   const kinds = [];
@@ -60,32 +60,32 @@ check('keepalive_comes_after_as_much_silence_as_asked_for', async (t) => {
     const { event } = JSON.parse(payload);
     const [kind] = Object.keys(event);
     if (kind === 'start') t.pids.add(event.start.pid);
-    // Of more than one in a row, the first counts.
+    // Of consecutive events of a kind, only the first counts.
     if (kind === kinds.at(-1)) continue;
     kinds.push(kind);
     if (kind !== 'keepalive') continue;
-    assert.ok(performance.now() - silentSince >= 950, 'not before its time');
+    assert.ok(performance.now() - silentSince >= 950, 'not before the interval');
     if (kinds.length === 4) break;
-    // What it says breaks the silence, and is said after this.
+    // The next output comes after this point and ends the silence.
     silentSince = performance.now();
-    gate.letPass();
+    gate.release();
   }
   assert.deepEqual(kinds, ['start', 'keepalive', 'data', 'keepalive']);
 });
 
-// There it ends the whole daemon.
-check('keepalive_of_zero_harms_nobody', async (t) => {
+// In the original it ends the whole daemon.
+check('keepalive_interval_that_is_invalid_is_harmless', async (t) => {
   const { pid } = await (async () => ({ pid: (await t.native('GET', '/v1/health')).serverPid }))();
   for (const seconds of ['0', '-1', 'x', '', '99999999999999999999']) {
-    const { events, end } = await t.whole('Start', t.start('/bin/true'), { headers: { 'keepalive-ping-interval': seconds } });
+    const { events, end } = await t.collectStream('Start', t.start('/bin/true'), { headers: { 'keepalive-ping-interval': seconds } });
     assert.ok(events.at(-1).end.exited);
     assert.deepEqual(end, {});
   }
   assert.equal((await t.native('GET', '/v1/health')).serverPid, pid);
 });
 
-check('first_event_is_start_and_comes_at_once', async (t) => {
-  // It says nothing and does not end: who waits for either never answers.
+check('first_event_is_start_and_is_sent_at_once', async (t) => {
+  // The program prints nothing and does not exit, so a server that waits for either never responds.
   const stream = await t.stream('Start', t.start('/bin/sleep', ['300']));
   const { value } = await stream.envelopes.next();
   const { event } = JSON.parse(value.payload);
@@ -96,7 +96,7 @@ check('first_event_is_start_and_comes_at_once', async (t) => {
   assert.deepEqual(first, { event: { start: { pid: event.start.pid } } });
 });
 
-check('connection_is_good_for_another_call_after_a_stream', async (t) => {
+check('connection_is_reusable_after_a_stream', async (t) => {
   const sandbox = await t.sandbox();
   for (let round = 0; round < 30; round += 1) {
     assert.equal((await sandbox.commands.run('echo x')).stdout, 'x\n');
@@ -104,8 +104,8 @@ check('connection_is_good_for_another_call_after_a_stream', async (t) => {
   }
 });
 
-// e2b-dev/infra#3256
-check('start_calls_that_are_broken_off_leave_nothing_stuck', async (t) => {
+// Regression (e2b-dev/infra#3256).
+check('start_calls_that_disconnect_leave_the_server_usable', async (t) => {
   for (let round = 0; round < 20; round += 1) {
     const stream = await t.stream('Start', t.start('/bin/sleep', ['300']));
     if (round % 2 === 0) {
@@ -114,12 +114,12 @@ check('start_calls_that_are_broken_off_leave_nothing_stuck', async (t) => {
     }
     stream.abort();
   }
-  assert.equal((await within(PATIENCE_MS, 'a run', t.run('echo works'))).stdout, 'works\n');
+  assert.equal((await withTimeout(TIMEOUT_MS, 'a run', t.run('echo works'))).stdout, 'works\n');
   for (const { pid } of await (await t.sandbox()).commands.list()) t.pids.add(pid);
 });
 
-// e2b-dev/E2B#1474
-check('disconnect_leaves_no_subscription_behind', async (t) => {
+// Regression (e2b-dev/E2B#1474).
+check('disconnect_leaves_no_attachment', async (t) => {
   const handle = await t.background('sleep 300');
   await eventually('attached', async () => (await t.info(handle.pid)).attachments === 1);
   await handle.disconnect();

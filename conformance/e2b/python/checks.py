@@ -1,4 +1,4 @@
-"""The calls of the Python SDK, those above all that the JavaScript one does not have or makes otherwise."""
+"""Calls of the Python SDK, above all those that the JavaScript SDK lacks or makes differently."""
 
 import io
 import itertools
@@ -14,10 +14,10 @@ from e2b import (
 )
 
 from context import ENVS
-from frame import check, eventually
+from runner import check, eventually
 
 
-def raised(kind, call, contains=""):
+def expect_raises(kind, call, contains=""):
     try:
         value = call()
     except kind as error:
@@ -35,42 +35,42 @@ def numbers(length):
 
 
 @check
-def is_running(t):
+def sandbox_is_running(t):
     assert t.sandbox().is_running() is True
     assert t.run("echo so").stdout == "so\n"
 
 
 @check
-def run_output_and_exit(t):
+def run_returns_output_and_exit_code(t):
     result = t.run("echo out; echo err >&2")
     assert (result.stdout, result.stderr, result.exit_code, result.error) == ("out\n", "err\n", 0, None)
-    error = raised(CommandExitException, lambda: t.run("echo a; exit 3"))
+    error = expect_raises(CommandExitException, lambda: t.run("echo a; exit 3"))
     assert (error.exit_code, error.stdout, error.error) == (3, "a\n", "exit status 3")
 
 
 @check
-def run_callbacks_see_both_streams(t):
+def run_callbacks_receive_both_streams(t):
     out, err = [], []
     t.run("echo 1; echo 2 >&2; echo 3", on_stdout=out.append, on_stderr=err.append)
     assert ("".join(out), "".join(err)) == ("1\n3\n", "2\n")
 
 
 @check
-def end_by_signal(t):
-    error = raised(CommandExitException, lambda: t.run("kill -9 $$"))
+def run_reports_death_by_signal(t):
+    error = expect_raises(CommandExitException, lambda: t.run("kill -9 $$"))
     assert (error.exit_code, error.error) == (-1, "signal: killed")
 
 
 @check
-def missing_command(t):
-    error = raised(CommandExitException, lambda: t.run("no-such-command-here"))
+def run_of_a_missing_command_exits_with_127(t):
+    error = expect_raises(CommandExitException, lambda: t.run("no-such-command-here"))
     assert error.exit_code == 127 and "command not found" in error.stderr
 
 
 @check
-def bad_cwd_and_unknown_user(t):
-    raised(InvalidArgumentException, lambda: t.run("true", cwd="/no/such"), "cwd '/no/such' does not exist")
-    raised(AuthenticationException, lambda: t.run("true", user="nobody-here"), "invalid username")
+def run_refuses_bad_cwd_and_unknown_user(t):
+    expect_raises(InvalidArgumentException, lambda: t.run("true", cwd="/no/such"), "cwd '/no/such' does not exist")
+    expect_raises(AuthenticationException, lambda: t.run("true", user="nobody-here"), "invalid username")
 
 
 @check
@@ -82,19 +82,19 @@ def output_of_20_mb_is_exact(t):
 
 
 @check
-def output_that_is_no_utf8_and_split_characters(t):
+def output_replaces_invalid_utf8_and_joins_split_characters(t):
     assert t.run(r"printf 'a\377b'").stdout == "a\ufffdb"
     assert t.run(r"printf '\360\237'; sleep 0.2; printf '\230\200'").stdout == "😀"
 
 
 @check
-def stream_input_then_end_of_file(t):
+def stream_input_is_followed_by_end_of_file(t):
     handle = t.background("cat", stdin=True)
 
     def parts():
         yield "one\n"
-        # Goes on only when the first was acted on.
-        t.until_printed(handle.pid, "one")
+        # Continues only after the first part was written.
+        t.wait_for_output(handle.pid, "one")
         yield b"\x00\n"
 
     commands = t.sandbox().commands
@@ -104,7 +104,7 @@ def stream_input_then_end_of_file(t):
 
 
 @check
-def stream_input_of_a_megabyte(t):
+def stream_input_of_a_megabyte_arrives_complete(t):
     handle = t.background("wc -c", stdin=True)
     commands = t.sandbox().commands
     commands.stream_input(handle.pid, (b"x" * 10_000 for _ in range(100)))
@@ -113,26 +113,26 @@ def stream_input_of_a_megabyte(t):
 
 
 @check
-def stream_input_to_nobody(t):
-    raised(NotFoundException, lambda: t.sandbox().commands.stream_input(999999, ["x"]))
+def stream_input_to_an_unknown_process_is_not_found(t):
+    expect_raises(NotFoundException, lambda: t.sandbox().commands.stream_input(999999, ["x"]))
 
 
 @check
-def send_stdin(t):
+def send_stdin_reaches_the_program(t):
     handle = t.background("head -n 1", stdin=True)
     t.sandbox().commands.send_stdin(handle.pid, "äö\n")
     assert handle.wait().stdout == "äö\n"
 
 
 @check
-def list_and_kill(t):
+def list_shows_and_kill_ends_a_process(t):
     commands = t.sandbox().commands
     handle = t.background("sleep 300", cwd="/usr", envs={"A": "b"})
     found = next(one for one in commands.list() if one.pid == handle.pid)
     assert (found.cmd, found.args, found.cwd) == ("/bin/bash", ["-l", "-c", "sleep 300"], "/usr")
     assert found.envs == ENVS | {"A": "b"}
     assert commands.kill(handle.pid) is True
-    error = raised(CommandExitException, handle.wait)
+    error = expect_raises(CommandExitException, handle.wait)
     assert error.exit_code == -1
     assert commands.kill(handle.pid) is False
     assert all(one.pid != handle.pid for one in commands.list())
@@ -140,16 +140,16 @@ def list_and_kill(t):
 
 @check
 def timeout_kills_the_tree(t):
-    mark = f"sleep 30{id(t) % 100_000}"
-    raised(TimeoutException, lambda: t.run(f"setsid {mark} & {mark}", timeout=1.5))
-    look = f"pgrep -fc -- '[s]{mark[1:]}' || true"
-    eventually("the end of all", lambda: t.native("POST", "/v1/processes/run", {"command": look, "shell": True})["stdout"] == "0\n")
+    sleep = f"sleep 30{id(t) % 100_000}"
+    expect_raises(TimeoutException, lambda: t.run(f"setsid {sleep} & {sleep}", timeout=1.5))
+    pgrep = f"pgrep -fc -- '[s]{sleep[1:]}' || true"
+    eventually("the tree is killed", lambda: t.native("POST", "/v1/processes/run", {"command": pgrep, "shell": True})["stdout"] == "0\n")
 
 
 @check
-def reconnect_without_loss(t):
+def reconnect_loses_no_output(t):
     handle = t.background("echo before; head -n 1; seq 1 3000; echo after", stdin=True)
-    t.until_printed(handle.pid, "before")
+    t.wait_for_output(handle.pid, "before")
     seen = []
     for out, _, _ in handle:
         seen.append(out or "")
@@ -158,24 +158,24 @@ def reconnect_without_loss(t):
     handle.disconnect()
     commands = t.sandbox().commands
     commands.send_stdin(handle.pid, "go\n")
-    t.until_exited(handle.pid)
+    t.wait_for_exit(handle.pid)
     again = commands.connect(handle.pid).wait()
     assert "".join(seen) + again.stdout == "before\ngo\n" + "".join(f"{n}\n" for n in range(1, 3001)) + "after\n"
 
 
 @check
-def connect_after_the_end(t):
+def connect_after_the_exit_returns_the_exit_code(t):
     handle = t.background("echo gone; exit 4")
     handle.disconnect()
-    t.until_exited(handle.pid)
-    error = raised(CommandExitException, lambda: t.sandbox().commands.connect(handle.pid).wait())
+    t.wait_for_exit(handle.pid)
+    error = expect_raises(CommandExitException, lambda: t.sandbox().commands.connect(handle.pid).wait())
     assert error.exit_code == 4
-    raised(NotFoundException, lambda: t.sandbox().commands.connect(999999), "process with pid 999999 not found")
+    expect_raises(NotFoundException, lambda: t.sandbox().commands.connect(999999), "process with pid 999999 not found")
 
 
 @check
-def idle_handle_delays_nobody(t):
-    """A handle of the synchronous SDK reads only while it is waited for: kept, it is a stalled reader."""
+def idle_handle_does_not_delay_others(t):
+    """A handle of the synchronous SDK reads only during `wait`, so an idle handle is a stalled reader."""
     idle = t.background("head -n 1; seq 1 3000000; echo all", stdin=True)
     commands = t.sandbox().commands
     other = commands.connect(idle.pid, timeout=0)
@@ -185,28 +185,28 @@ def idle_handle_delays_nobody(t):
 
 
 @check
-def terminal_size_input_resize_and_exit(t):
+def terminal_has_size_input_resize_and_exit_code(t):
     pty = t.sandbox().pty
     handle = pty.create(PtySize(rows=30, cols=90), envs=ENVS | {"PS1": ""}, timeout=0)
     t.pids.add(handle.pid)
     pty.send_stdin(handle.pid, b"stty size; echo re''ady\n")
-    t.until_printed(handle.pid, "30 90[\\s\\S]*ready")
+    t.wait_for_output(handle.pid, "30 90[\\s\\S]*ready")
     pty.resize(handle.pid, PtySize(rows=41, cols=101))
     pty.send_stdin(handle.pid, b"stty size; exit 5\n")
     seen = []
-    error = raised(CommandExitException, lambda: handle.wait(on_pty=seen.append))
+    error = expect_raises(CommandExitException, lambda: handle.wait(on_pty=seen.append))
     assert error.exit_code == 5
     assert b"30 90\r\n" in b"".join(seen) and b"41 101\r\n" in b"".join(seen)
 
 
 @check
-def terminal_stream_input_and_reconnect(t):
+def terminal_accepts_streamed_input_and_reconnects(t):
     pty = t.sandbox().pty
     handle = pty.create(PtySize(rows=24, cols=80), envs=ENVS | {"PS1": ""}, timeout=0)
     t.pids.add(handle.pid)
     handle.disconnect()
     pty.stream_input(handle.pid, [b"echo strea''med\n", b"exit\n"])
-    t.until_exited(handle.pid)
+    t.wait_for_exit(handle.pid)
     seen = []
     pty.connect(handle.pid).wait(on_pty=seen.append)
     assert b"streamed\r\n" in b"".join(seen)
@@ -214,7 +214,7 @@ def terminal_stream_input_and_reconnect(t):
 
 
 @check
-def sixteen_threads_at_once(t):
+def sixteen_threads_run_commands_at_once(t):
     results = {}
 
     def work(n):
@@ -230,7 +230,7 @@ def sixteen_threads_at_once(t):
 
 
 @check
-def many_calls_on_one_connection(t):
+def many_calls_share_one_connection(t):
     commands = t.sandbox().commands
     for n in range(30):
         assert commands.run(f"echo {n}", envs=ENVS).stdout == f"{n}\n"

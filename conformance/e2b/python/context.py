@@ -1,10 +1,10 @@
-"""What checks work with: the SDK's sandbox, and outlive's own API."""
+"""The context of a check: the SDK's sandbox, and outlive's native API."""
 
 from e2b import Sandbox
 
-from frame import PATIENCE_S, request
+from runner import TIMEOUT_S, request
 
-# Every command is a login shell: without a HOME of its own it would run the profile of whoever started the server.
+# Every command is a login shell. With another HOME it would run the profile of the server's user.
 ENVS = {"HOME": "/tmp"}
 
 
@@ -29,14 +29,14 @@ class Context:
     def native(self, method, path, body=None):
         return request(method, self.base + path, body)
 
-    def until_printed(self, pid, pattern):
-        wait = {"for": "output", "pattern": pattern, "timeoutMs": PATIENCE_S * 1000, "from": 0}
-        answer = self.native("POST", f"/v1/processes/pid:{pid}/wait", wait)
-        assert answer["outcome"] == "matched", pattern
+    def wait_for_output(self, pid, pattern):
+        wait = {"for": "output", "pattern": pattern, "timeoutMs": TIMEOUT_S * 1000, "from": 0}
+        response = self.native("POST", f"/v1/processes/pid:{pid}/wait", wait)
+        assert response["outcome"] == "matched", pattern
 
-    def until_exited(self, pid):
-        answer = self.native("POST", f"/v1/processes/pid:{pid}/wait", {"timeoutMs": PATIENCE_S * 1000})
-        assert answer["outcome"] == "exited"
+    def wait_for_exit(self, pid):
+        response = self.native("POST", f"/v1/processes/pid:{pid}/wait", {"timeoutMs": TIMEOUT_S * 1000})
+        assert response["outcome"] == "exited"
 
     def clean_up(self):
         for pid in self.pids:

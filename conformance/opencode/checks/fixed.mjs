@@ -1,11 +1,11 @@
-// What the web client asks before it shows anything.
+// Requests that the web client makes at its start.
 
 import assert from 'node:assert/strict';
-import { check } from '../../_shared/frame.mjs';
+import { check } from '../../_shared/runner.mjs';
 import { data } from '../support.mjs';
 
-check('health_says_which_api_the_web_client_is_to_speak', async (t) => {
-  const health = data(await t.second.global.health());
+check('health_selects_the_api_of_the_web_client', async (t) => {
+  const health = data(await t.sdkV2.global.health());
   assert.deepEqual([health.healthy, typeof health.version], [true, 'string']);
   const below = await t.raw('GET', '/api/health');
   assert.deepEqual([below.status, below.json.healthy, typeof below.json.pid], [200, true, 'number']);
@@ -20,8 +20,8 @@ check('document_is_openapi_and_names_every_route', async (t) => {
   }
 });
 
-check('path_and_project_are_of_the_folder_that_asks', async (t) => {
-  for (const client of [t.firstWith({ directory: '/usr' }), t.secondWith({ directory: '/usr' })]) {
+check('path_and_project_are_those_of_the_requested_directory', async (t) => {
+  for (const client of [t.sdkV1With({ directory: '/usr' }), t.sdkV2With({ directory: '/usr' })]) {
     const path = data(await client.path.get());
     assert.deepEqual([path.directory, path.worktree], ['/usr', '/usr']);
     assert.match(path.home, /^\//);
@@ -31,8 +31,8 @@ check('path_and_project_are_of_the_folder_that_asks', async (t) => {
   }
 });
 
-check('config_agents_providers_and_commands_have_their_shapes', async (t) => {
-  for (const client of [t.first, t.second]) {
+check('config_agents_providers_and_commands_have_the_expected_shapes', async (t) => {
+  for (const client of [t.sdkV1, t.sdkV2]) {
     assert.match(data(await client.config.get()).shell, /^\//);
     const [agent] = data(await client.app.agents());
     assert.deepEqual([agent.name, agent.mode, agent.permission], ['build', 'primary', []]);
@@ -42,14 +42,14 @@ check('config_agents_providers_and_commands_have_their_shapes', async (t) => {
   }
 });
 
-check('unknown_paths_are_json_and_never_a_page', async (t) => {
+check('unknown_paths_return_json_and_never_html', async (t) => {
   for (const [method, path] of [['GET', '/no/such/path'], ['GET', '/api/no-such'], ['POST', '/pty/x/y/z'], ['PATCH', '/pty']]) {
     const { status, type, json } = await t.raw(method, path);
     assert.ok([404, 405].includes(status), `${method} ${path}: ${status}`);
     assert.match(type, /^application\/json/);
     assert.equal(typeof json.data.message, 'string');
   }
-  // The SDK throws at a page, and takes this for an error.
-  const result = await t.second.find.text({ pattern: 'x' });
+  // The SDK would throw on HTML; it takes this JSON for an error.
+  const result = await t.sdkV2.find.text({ pattern: 'x' });
   assert.deepEqual([result.response.status, result.error.name], [404, 'NotFoundError']);
 });

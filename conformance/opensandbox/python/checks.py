@@ -1,4 +1,4 @@
-"""The calls of the Python SDK, those above all that the JavaScript one does not have or makes otherwise."""
+"""Calls of the Python SDK, above all those that the JavaScript SDK lacks or makes differently."""
 
 import asyncio
 import os
@@ -19,10 +19,10 @@ from opensandbox.models.execd_sync import ExecutionHandlersSync
 from opensandbox.sync.adapters.isolated_adapter import IsolatedSessionsAdapterSync
 from opensandbox.sync.sandbox import SandboxSync
 
-from frame import check, eventually, mark
+from runner import check, eventually, unique_marker
 
 
-def raised(call, status, code, contains=""):
+def expect_raises(call, status, code, contains=""):
     try:
         value = call()
     except SandboxApiException as error:
@@ -37,7 +37,7 @@ def lines(messages):
 
 
 @check
-def ping_and_metrics(t):
+def ping_and_metrics_succeed(t):
     assert t.health.ping("any-id") is True
     metrics = t.metrics.get_metrics("any-id")
     assert metrics.cpu_count >= 1 and metrics.memory_total_in_mib > 10
@@ -45,7 +45,7 @@ def ping_and_metrics(t):
 
 
 @check
-def run_output_and_exit(t):
+def run_returns_output_and_exit_code(t):
     result = t.run("echo out; echo err >&2")
     assert (result.text, lines(result.logs.stderr), result.exit_code, result.error) == ("out", ["err"], 0, None)
     result = t.run("echo a; exit 3")
@@ -53,21 +53,27 @@ def run_output_and_exit(t):
 
 
 @check
-def run_is_over_at_once(t):
-    # There each stays open for a second after its end: so many of them would not be through in the time of a check.
+def run_joins_a_line_of_5_mb_without_line_breaks(t):
+    result = t.run("echo before; head -c 5000000 /dev/zero | tr '\\0' x; echo; echo after")
+    assert result.text == "before\n" + "x" * 5_000_000 + "\nafter", f"{len(result.text)}: {result.text[:20]}"
+
+
+@check
+def run_stream_closes_at_the_exit(t):
+    # The original keeps each stream open for a second after the exit; this many would exceed the time limit of a check.
     for _ in range(60):
         assert t.run("true").exit_code == 0
 
 
 @check
-def run_handlers_see_events_as_they_come(t):
-    folder = Path(tempfile.mkdtemp())
-    t.at_end.append(lambda: shutil.rmtree(folder))
+def run_handlers_receive_events_as_they_arrive(t):
+    directory = Path(tempfile.mkdtemp())
+    t.clean_up_steps.append(lambda: shutil.rmtree(directory))
     seen = []
 
     def see(kind, text):
         seen.append((kind, text))
-        (folder / text).touch()
+        (directory / text).touch()
 
     handlers = ExecutionHandlersSync(
         on_init=lambda init: seen.append(("init", init.id)),
@@ -75,14 +81,14 @@ def run_handlers_see_events_as_they_come(t):
         on_stderr=lambda message: see("err", message.text),
         on_execution_complete=lambda complete: seen.append(("end", complete.execution_time_in_millis >= 0)),
     )
-    # Each word is said only when the one before was heard.
-    heard = lambda word: f"until [ -e {folder}/{word} ]; do sleep 0.02; done"
-    result = t.commands.run(f"echo 1; {heard(1)}; echo 2 >&2; {heard(2)}; echo 3", handlers=handlers)
+    # Each word is printed only after the previous one was received.
+    wait_until_received = lambda word: f"until [ -e {directory}/{word} ]; do sleep 0.02; done"
+    result = t.commands.run(f"echo 1; {wait_until_received(1)}; echo 2 >&2; {wait_until_received(2)}; echo 3", handlers=handlers)
     assert seen == [("init", result.id), ("out", "1"), ("err", "2"), ("out", "3"), ("end", True)], seen
 
 
 @check
-def run_argv(t):
+def run_accepts_argv(t):
     assert t.run(["printf", "%s|", "$HOME", "a b"]).text == "$HOME|a b|"
     failed = t.run(["/no/such/program"])
     assert failed.exit_code is None and "program" in failed.error.value
@@ -90,7 +96,7 @@ def run_argv(t):
 
 
 @check
-def run_signal_and_timeout(t):
+def run_reports_signal_and_timeout(t):
     killed = t.run("kill -9 $$")
     assert (killed.exit_code, killed.error.traceback) == (-1, ["signal: killed"])
     late = t.run("sleep 300", timeout=timedelta(milliseconds=300))
@@ -98,20 +104,20 @@ def run_signal_and_timeout(t):
 
 
 @check
-def run_environment_folder_and_user(t):
+def run_has_environment_cwd_and_user(t):
     result = t.run("echo $A; pwd; id -u; id -g", envs={"A": "x"}, working_directory="/usr", uid=1, gid=2)
     assert result.text == "x\n/usr\n1\n2"
-    raised(lambda: t.run("true", working_directory="/no/such"), 400, "INVALID_REQUEST_BODY", "working directory")
+    expect_raises(lambda: t.run("true", working_directory="/no/such"), 400, "INVALID_REQUEST_BODY", "working directory")
 
 
 @check
-def run_missing_program(t):
+def run_of_a_missing_program_exits_with_127(t):
     result = t.run("no-such-command-here")
     assert result.exit_code == 127 and "not found" in lines(result.logs.stderr)[0]
 
 
 @check
-def lines_and_text(t):
+def lines_are_split_and_decoded(t):
     result = t.run(r"printf 'one\n\ntwo\r\n10%%\r20%%\rtail'")
     assert lines(result.logs.stdout) == ["one", "\n", "two", "10%", "20%", "tail"]
     assert t.run(r"printf 'a\377b'").text == "a\ufffdb"
@@ -120,14 +126,14 @@ def lines_and_text(t):
 
 @check
 def output_of_20_mb_is_exact(t):
-    # Few lines: this SDK takes its time with each.
+    # Few lines, because this SDK is slow per line.
     result = t.run("seq 1 2600000 | paste -sd '                                                                                                   \\n'")
     printed = result.text.replace("\n", " ")
     assert printed == " ".join(map(str, range(1, 2600001))), len(printed)
 
 
 @check
-def async_adapter(t):
+def async_adapter_runs_commands(t):
     async def work():
         config = ConnectionConfig(protocol="http").with_transport_if_missing()
         commands = CommandsAdapter(config, t.endpoint)
@@ -146,7 +152,7 @@ def async_adapter(t):
 
 
 @check
-def background_status_logs_and_interrupt(t):
+def background_command_has_status_logs_and_interrupt(t):
     id = t.background("echo one; echo two >&2; exec sleep 300")
     eventually("its output", lambda: t.commands.get_background_command_logs(id).content == "one\ntwo\n")
     logs = t.commands.get_background_command_logs(id, cursor=4)
@@ -161,36 +167,36 @@ def background_status_logs_and_interrupt(t):
 
 
 @check
-def background_answers_at_once(t):
-    # It does not end: who waits for that never answers.
+def background_run_returns_at_once(t):
+    # The command does not exit, so a server that waits for it never responds.
     id = t.background("sleep 300")
     assert t.commands.get_command_status(id).running is True
 
 
 @check
 def errors_have_status_code_and_message(t):
-    nobody = "0" * 32
-    raised(lambda: t.commands.get_command_status(nobody), 404, "INVALID_REQUEST_BODY", "command not found")
-    raised(lambda: t.commands.get_background_command_logs(nobody), 400, "INVALID_REQUEST_BODY")
+    unknown = "0" * 32
+    expect_raises(lambda: t.commands.get_command_status(unknown), 404, "INVALID_REQUEST_BODY", "command not found")
+    expect_raises(lambda: t.commands.get_background_command_logs(unknown), 400, "INVALID_REQUEST_BODY")
     try:
-        t.commands.interrupt(nobody)
+        t.commands.interrupt(unknown)
     except SandboxApiException as error:
-        # It reads the body of 400 and 500 only, and shows this one as it is.
+        # The SDK parses only bodies of 400 and 500, and shows this one unparsed.
         assert error.status_code == 404 and "command not found" in str(error), str(error)
     else:
-        raise AssertionError("interrupted nobody")
-    raised(lambda: t.commands.run_in_session(nobody, "true"), 404, "CONTEXT_NOT_FOUND")
-    raised(lambda: t.commands.delete_session(nobody), 404, "CONTEXT_NOT_FOUND")
+        raise AssertionError("interrupted an unknown command")
+    expect_raises(lambda: t.commands.run_in_session(unknown, "true"), 404, "CONTEXT_NOT_FOUND")
+    expect_raises(lambda: t.commands.delete_session(unknown), 404, "CONTEXT_NOT_FOUND")
 
 
 @check
-def sessions(t):
-    folder = f"/tmp/{mark()}"
-    id = t.commands.create_session(working_directory=folder)
-    t.at_end.append(lambda: os.rmdir(folder))
+def session_keeps_state_between_runs(t):
+    directory = f"/tmp/{unique_marker()}"
+    id = t.commands.create_session(working_directory=directory)
+    t.clean_up_steps.append(lambda: os.rmdir(directory))
     run = lambda text, **more: t.commands.run_in_session(id, text, **more)
     result = run("export A=1; pwd")
-    assert (result.id, result.text, result.exit_code) == (id, folder, 0)
+    assert (result.id, result.text, result.exit_code) == (id, directory, 0)
     assert run("echo $A; pwd", working_directory="/usr").text == "1\n/usr"
     assert run("pwd").text == "/usr"
     assert run("exit 9").exit_code == 9
@@ -201,10 +207,10 @@ def sessions(t):
 
 
 @check
-def set_env_holds_for_what_is_started_then(t):
-    a, b, c = (mark().upper() for _ in range(3))
+def set_env_applies_to_later_commands(t):
+    a, b, c = (unique_marker().upper() for _ in range(3))
     session = t.commands.create_session()
-    t.at_end.append(lambda: t.commands.delete_session(session))
+    t.clean_up_steps.append(lambda: t.commands.delete_session(session))
     t.commands.set_env(a, "plain $HOME")
     t.commands.set_env(b, "two\nlines")
     t.commands.set_env(c, "it's \"so\"\t\\")
@@ -226,11 +232,11 @@ def set_env_refuses_bad_names(t):
         t.commands.set_env("1A", "x")
     except InvalidArgumentException:
         return
-    raise AssertionError("taken")
+    raise AssertionError("an invalid name was accepted")
 
 
 @check
-def sandbox_connect(t):
+def sandbox_connect_works(t):
     async def work():
         config = ConnectionConfig(domain=t.domain, disable_metrics=True)
         sandbox = await Sandbox.connect("any-id", connection_config=config)
@@ -245,7 +251,7 @@ def sandbox_connect(t):
 
 
 @check
-def sandbox_connect_blocking_and_by_proxy(t):
+def sandbox_connect_works_blocking_and_by_proxy(t):
     for proxy in (False, True):
         config = ConnectionConfigSync(domain=t.domain, disable_metrics=True, use_server_proxy=proxy, api_key="any")
         sandbox = SandboxSync.connect("any-id", connection_config=config)
@@ -257,13 +263,13 @@ def sandbox_connect_blocking_and_by_proxy(t):
 
 
 @check
-def isolation_is_not_there(t):
+def isolation_is_unavailable(t):
     capabilities = IsolatedSessionsAdapterSync(t.config, t.endpoint).capabilities()
     assert capabilities.available is False and capabilities.message
 
 
 @check
-def many_at_once(t):
+def many_commands_run_at_once(t):
     results = {}
 
     def one(n):
@@ -278,9 +284,9 @@ def many_at_once(t):
 
 
 @check
-def trees_are_killed_as_a_whole(t):
-    name = mark()
+def timeout_kills_the_whole_tree(t):
+    name = unique_marker()
     result = t.run(f"setsid sh -c 'sleep 300; : {name}' & sh -c 'sleep 300; : {name}'", timeout=timedelta(milliseconds=400))
     assert result.exit_code == -1
     count = lambda: t.run(f"pgrep -fc -- {name[:3]}'{name[3:]}' || true").text
-    eventually("the end of all", lambda: count() == "0")
+    eventually("the tree is killed", lambda: count() == "0")

@@ -1,4 +1,4 @@
-"""What checks work with: the SDK's adapters."""
+"""The context of a check: the SDK's adapters."""
 
 import logging
 
@@ -8,7 +8,7 @@ from opensandbox.sync.adapters.command_adapter import CommandsAdapterSync
 from opensandbox.sync.adapters.health_adapter import HealthAdapterSync
 from opensandbox.sync.adapters.metrics_adapter import MetricsAdapterSync
 
-from frame import eventually
+from runner import eventually
 
 # The SDK logs every refusal that a check provokes.
 logging.disable(logging.CRITICAL)
@@ -20,7 +20,7 @@ class Context:
         self.domain = f"{base.removeprefix('http://')}/opensandbox"
         self.config = ConnectionConfigSync(protocol="http").with_transport_if_missing()
         self.endpoint = SandboxEndpoint(endpoint=self.domain)
-        self.at_end = []
+        self.clean_up_steps = []
 
     @property
     def commands(self):
@@ -38,24 +38,24 @@ class Context:
         from opensandbox.models.execd import RunCommandOpts
 
         execution = self.commands.run(command, opts=RunCommandOpts(**options))
-        assert execution.id, "every stream begins with an id"
+        assert execution.id, "every stream starts with an id"
         return execution
 
     def background(self, command, **options):
         execution = self.run(command, background=True, **options)
-        self.at_end.append(lambda: self.commands.interrupt(execution.id))
+        self.clean_up_steps.append(lambda: self.commands.interrupt(execution.id))
         return execution.id
 
     def until_over(self, id):
-        def look():
+        def probe():
             status = self.commands.get_command_status(id)
             assert status.running in (True, False)
             return None if status.running else status
 
-        return eventually(f"the end of {id}", look)
+        return eventually(f"the end of {id}", probe)
 
     def clean_up(self):
-        for step in reversed(self.at_end):
+        for step in reversed(self.clean_up_steps):
             try:
                 step()
             except Exception:

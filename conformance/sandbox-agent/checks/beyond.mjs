@@ -1,62 +1,62 @@
-// What the original API has no way to do. Where the SDK has no call for it, plain requests are made.
+// Features that the original API lacks. Raw requests where the SDK has no call.
 
 import assert from 'node:assert/strict';
-import { PATIENCE_MS } from '../../_shared/facts.mjs';
-import { check } from '../../_shared/frame.mjs';
-import { readEvents, within } from '../support.mjs';
+import { TIMEOUT_MS, withTimeout } from '../../_shared/expect.mjs';
+import { check } from '../../_shared/runner.mjs';
+import { readEvents } from '../support.mjs';
 
 check('stdin_can_be_closed', async (t) => {
   const { id } = await t.startShell('cat; echo end; exit 3');
   await t.agent.sendProcessInput(id, { data: 'text ', encoding: 'utf8' });
-  const answer = await t.raw('POST', `/v1/processes/${id}/stdin/close`);
-  assert.ok(answer.ok, `status ${answer.status}`);
-  assert.equal((await t.exited(id)).exitCode, 3);
+  const reply = await t.raw('POST', `/v1/processes/${id}/stdin/close`);
+  assert.ok(reply.ok, `status ${reply.status}`);
+  assert.equal((await t.waitForExit(id)).exitCode, 3);
   assert.equal((await t.logBytes(id)).toString(), 'text end\n');
 });
 
 check('any_signal_can_be_sent', async (t) => {
   const { id } = await t.startShell('trap "echo usr1; exit 5" USR1; echo up; while :; do sleep 0.05; done');
-  await t.untilLogged(id, 'up');
-  const answer = await t.json('POST', `/v1/processes/${id}/signal`, { signal: 'SIGUSR1' });
-  assert.ok(answer.ok, `status ${answer.status}`);
-  assert.equal((await t.exited(id)).exitCode, 5);
+  await t.waitForLog(id, 'up');
+  const reply = await t.json('POST', `/v1/processes/${id}/signal`, { signal: 'SIGUSR1' });
+  assert.ok(reply.ok, `status ${reply.status}`);
+  assert.equal((await t.waitForExit(id)).exitCode, 5);
 });
 
-check('the_signal_of_a_death_is_told', async (t) => {
+check('signal_of_a_death_is_reported', async (t) => {
   const kill9 = [9, 'SIGKILL', 'KILL'];
   const result = await t.runShell('kill -KILL $$');
   assert.ok(kill9.includes(result.signal), `run: signal ${result.signal}`);
   const { id } = await t.startShell('kill -KILL $$');
-  const info = await t.exited(id);
+  const info = await t.waitForExit(id);
   assert.ok(kill9.includes(info.signal), `process: signal ${info.signal}`);
 });
 
-check('terminal_size_at_birth', async (t) => {
+check('terminal_starts_with_the_requested_size', async (t) => {
   for (const size of [{ cols: 100, rows: 30 }, { pty: { cols: 100, rows: 30 } }]) {
     const { id } = await t.startShell('stty size; read line', { tty: true, ...size });
     const { bytes } = await t.follow(id);
-    await bytes.untilText('\r\n');
+    await bytes.waitForText('\r\n');
     assert.equal(bytes.text(), '30 100\r\n');
   }
 });
 
-check('wait_for_the_exit', async (t) => {
+check('wait_returns_at_the_exit', async (t) => {
   const { id } = await t.startShell('read line; exit 6');
-  const waiting = t.json('POST', `/v1/processes/${id}/wait`, { timeoutMs: PATIENCE_MS });
+  const waiting = t.json('POST', `/v1/processes/${id}/wait`, { timeoutMs: TIMEOUT_MS });
   await t.agent.sendProcessInput(id, { data: '\n', encoding: 'utf8' });
-  const answer = await waiting;
-  assert.ok(answer.ok, `status ${answer.status}`);
-  assert.match(await answer.text(), /"exitCode":6\b/);
+  const reply = await waiting;
+  assert.ok(reply.ok, `status ${reply.status}`);
+  assert.match(await reply.text(), /"exitCode":6\b/);
 });
 
-check('lifecycle_events', async (t) => {
+check('lifecycle_events_are_sent', async (t) => {
   const response = await t.raw('GET', '/v1/events', { headers: { accept: 'text/event-stream' } });
   assert.equal(response.status, 200);
   const { id } = await t.startShell('exit 0');
-  await t.exited(id);
+  await t.waitForExit(id);
   await t.agent.deleteProcess(id);
   const seen = [];
-  await within(PATIENCE_MS, 'the three events', (async () => {
+  await withTimeout(TIMEOUT_MS, 'the three events', (async () => {
     for await (const { event, data } of readEvents(response)) {
       if (data?.includes(id)) seen.push(event);
       if (event === 'process.deleted' && data.includes(id)) return;
@@ -73,16 +73,16 @@ check('tag_finds_the_process', async (t) => {
   assert.equal((await t.agent.getProcess(`tag:${tag}`)).id, id);
 });
 
-check('terminal_reattach_shows_what_was_missed', async (t) => {
+check('terminal_reattach_replays_missed_output', async (t) => {
   const { id } = await t.startShell('stty -echo; echo up; exec cat', { tty: true });
-  await t.untilLogged(id, 'up\r\n');
+  await t.waitForLog(id, 'up\r\n');
   const first = await t.attach(id);
   first.session.close();
   await first.closed;
   await t.agent.sendProcessInput(id, { data: 'while away\n', encoding: 'utf8' });
   const socket = t.socket(`/v1/processes/${id}/connect?from=0`);
   const chunks = [];
-  await within(PATIENCE_MS, 'the whole output', new Promise((resolve, reject) => {
+  await withTimeout(TIMEOUT_MS, 'the whole output', new Promise((resolve, reject) => {
     socket.on('unexpected-response', (_, response) => reject(new Error(`status ${response.statusCode}`)));
     socket.on('message', (data, isBinary) => {
       if (isBinary) chunks.push(data);

@@ -1,11 +1,11 @@
 // getProcessConfig, setProcessConfig.
 
 import assert from 'node:assert/strict';
-import { check } from '../../_shared/frame.mjs';
-import { assertProblem, refused } from '../support.mjs';
+import { check } from '../../_shared/runner.mjs';
+import { assertProblem, expectProblem } from '../support.mjs';
 
-// These two look at a server whose limits nobody has changed yet.
-check('config_defaults', async (t) => {
+// These two need a server with unchanged limits.
+check('config_has_the_original_defaults', async (t) => {
   const { maxConcurrentProcesses, ...others } = await t.agent.getProcessConfig();
   assert.equal(typeof maxConcurrentProcesses, 'number');
   assert.deepEqual(others, {
@@ -22,7 +22,7 @@ check('config_default_process_limit_is_1024', async (t) => {
 });
 
 check('config_is_stored', async (t) => {
-  await t.limits({});
+  await t.changeLimits({});
   const wanted = {
     maxConcurrentProcesses: 77,
     defaultRunTimeoutMs: 11_000,
@@ -36,39 +36,39 @@ check('config_is_stored', async (t) => {
 });
 
 check('config_rejects_zero', async (t) => {
-  await t.limits({});
+  await t.changeLimits({});
   const before = await t.agent.getProcessConfig();
   assert.equal(Object.keys(before).length, 6);
   for (const field of Object.keys(before)) {
-    await refused(t.agent.setProcessConfig({ ...before, [field]: 0 }), 400, { type: 'invalid_request' });
+    await expectProblem(t.agent.setProcessConfig({ ...before, [field]: 0 }), 400, { type: 'invalid_request' });
   }
   assert.deepEqual(await t.agent.getProcessConfig(), before, 'a refused change changes nothing');
 });
 
 check('config_default_timeout_is_clamped_to_the_maximum', async (t) => {
-  await t.limits({});
+  await t.changeLimits({});
   const before = await t.agent.getProcessConfig();
   const after = await t.agent.setProcessConfig({ ...before, defaultRunTimeoutMs: 9_000, maxRunTimeoutMs: 4_000 });
   assert.deepEqual([after.defaultRunTimeoutMs, after.maxRunTimeoutMs], [4_000, 4_000]);
 });
 
-check('config_needs_every_field', async (t) => {
-  await t.limits({});
+check('config_requires_every_field', async (t) => {
+  await t.changeLimits({});
   const before = await t.agent.getProcessConfig();
   assert.equal(Object.keys(before).length, 6);
   for (const field of Object.keys(before)) {
-    const answer = await t.json('POST', '/v1/processes/config', { ...before, [field]: undefined });
-    assert.equal(answer.status, 422, `without ${field}`);
+    const reply = await t.json('POST', '/v1/processes/config', { ...before, [field]: undefined });
+    assert.equal(reply.status, 422, `without ${field}`);
   }
   assert.deepEqual(await t.agent.getProcessConfig(), before);
 });
 
 check('config_missing_field_is_named_in_a_problem', async (t) => {
-  await t.limits({});
+  await t.changeLimits({});
   const before = await t.agent.getProcessConfig();
-  const answer = await t.json('POST', '/v1/processes/config', { ...before, maxOutputBytes: undefined });
-  assert.equal(answer.headers.get('content-type'), 'application/problem+json');
-  const problem = await answer.json();
+  const reply = await t.json('POST', '/v1/processes/config', { ...before, maxOutputBytes: undefined });
+  assert.equal(reply.headers.get('content-type'), 'application/problem+json');
+  const problem = await reply.json();
   assertProblem(problem, 422);
   assert.match(JSON.stringify(problem), /maxOutputBytes/);
 });

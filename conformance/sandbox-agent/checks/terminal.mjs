@@ -1,23 +1,23 @@
-// connectProcessTerminal, resizeProcessTerminal. How much a terminal can carry is in volume.mjs.
+// connectProcessTerminal, resizeProcessTerminal. Large volumes are in volume.mjs.
 
 import assert from 'node:assert/strict';
-import { PATIENCE_MS } from '../../_shared/facts.mjs';
-import { check } from '../../_shared/frame.mjs';
-import { median, refused, sameBytes, within } from '../support.mjs';
+import { TIMEOUT_MS, withTimeout } from '../../_shared/expect.mjs';
+import { check } from '../../_shared/runner.mjs';
+import { median, expectProblem, assertSameBytes } from '../support.mjs';
 
 const text = (string) => Buffer.from(string);
 
-/** A terminal process that has printed `up` and now waits for what the check does. */
+/** A terminal process that has printed `up` and reads its input. */
 async function startUp(t, script, options) {
   const info = await t.startShell(script, { tty: true, ...options });
-  await t.untilLogged(info.id, 'up\r\n');
+  await t.waitForLog(info.id, 'up\r\n');
   return info;
 }
 
 const ECHO = 'stty -echo; echo up; exec cat';
 const SIZES = 'stty -echo; echo up; while read line; do stty size; done';
 
-check('terminal_says_ready_first', async (t) => {
+check('terminal_sends_ready_first', async (t) => {
   const { id } = await startUp(t, ECHO);
   const terminal = await t.attach(id);
   assert.equal(terminal.shape[0], 'ready');
@@ -25,14 +25,14 @@ check('terminal_says_ready_first', async (t) => {
   assert.deepEqual([type, processId], ['ready', id]);
 });
 
-check('terminal_echo_exit_exact', async (t) => {
+check('terminal_output_and_exit_are_exact', async (t) => {
   const { id } = await t.startShell('read line; echo "got $line"; exit 5', { tty: true });
   const terminal = await t.attach(id);
   terminal.send('hi\n');
   const exit = await terminal.end();
   assert.equal(exit.exitCode, 5);
-  sameBytes(terminal.bytes.buffer(), text('hi\r\ngot hi\r\n'), 'terminal');
-  sameBytes(await t.logBytes(id), text('hi\r\ngot hi\r\n'), 'logs');
+  assertSameBytes(terminal.bytes.buffer(), text('hi\r\ngot hi\r\n'), 'terminal');
+  assertSameBytes(await t.logBytes(id), text('hi\r\ngot hi\r\n'), 'logs');
 });
 
 check('terminal_exit_is_the_last_frame', async (t) => {
@@ -53,16 +53,17 @@ check('terminal_death_by_signal_has_a_null_exit_code', async (t) => {
   assert.equal((await terminal.end()).exitCode, null);
 });
 
-check('terminal_of_an_exited_process', async (t) => {
+check('terminal_of_an_exited_process_reports_the_exit', async (t) => {
   const { id } = await t.startShell('exit 8', { tty: true });
-  await t.exited(id);
-  const terminal = t.dial(id);
+  await t.waitForExit(id);
+  const terminal = t.openTerminal(id);
   assert.equal((await terminal.end()).exitCode, 8);
   assert.deepEqual(terminal.shape, ['ready', 'exit', 'close']);
 });
 
-check('terminal_exit_is_seen_at_once', async (t) => {
-  // A server that looks every 150 ms is 75 ms late on average. How late is said and not judged: on a busy machine it says more about the machine.
+check('terminal_exit_is_reported_at_once', async (t) => {
+  // A server that polls every 150 ms is 75 ms late on average. The latency is printed but not asserted, because it
+  // depends on the load of the machine.
   const delays = [];
   for (let i = 0; i < 11; i += 1) {
     const { id } = await t.startShell('read line; printf bye', { tty: true });
@@ -76,51 +77,51 @@ check('terminal_exit_is_seen_at_once', async (t) => {
   console.log(`# exit: ${median(delays).toFixed(1)} ms after the last byte (median)`);
 });
 
-check('terminal_is_80x24_at_first', async (t) => {
+check('terminal_starts_with_80x24', async (t) => {
   const { id } = await startUp(t, SIZES);
   const terminal = await t.attach(id);
   terminal.send('\n');
-  await terminal.bytes.untilText('\r\n');
+  await terminal.bytes.waitForText('\r\n');
   assert.equal(terminal.bytes.text(), '24 80\r\n');
 });
 
-check('terminal_resize_by_socket', async (t) => {
+check('terminal_resize_works_over_the_socket', async (t) => {
   const { id } = await startUp(t, SIZES);
   const terminal = await t.attach(id);
   terminal.session.resize({ cols: 132, rows: 43 });
   terminal.send('\n');
-  await terminal.bytes.untilText('\r\n');
+  await terminal.bytes.waitForText('\r\n');
   assert.equal(terminal.bytes.text(), '43 132\r\n');
 });
 
-check('terminal_resize_by_rest', async (t) => {
+check('terminal_resize_works_over_rest', async (t) => {
   const { id } = await startUp(t, SIZES);
   const terminal = await t.attach(id);
   assert.deepEqual(await t.agent.resizeProcessTerminal(id, { cols: 99, rows: 11 }), { cols: 99, rows: 11 });
   terminal.send('\n');
-  await terminal.bytes.untilText('\r\n');
+  await terminal.bytes.waitForText('\r\n');
   assert.equal(terminal.bytes.text(), '11 99\r\n');
 });
 
-check('terminal_resize_tells_the_program', async (t) => {
+check('terminal_resize_signals_the_program', async (t) => {
   const { id } = await startUp(t, 'trap "stty size" WINCH; echo up; while :; do sleep 0.05; done');
   const terminal = await t.attach(id);
   await t.agent.resizeProcessTerminal(id, { cols: 101, rows: 31 });
-  await terminal.bytes.untilText('31 101\r\n');
+  await terminal.bytes.waitForText('31 101\r\n');
   terminal.session.resize({ cols: 102, rows: 32 });
-  await terminal.bytes.untilText('32 102\r\n');
+  await terminal.bytes.waitForText('32 102\r\n');
 });
 
-check('terminal_resize_needs_a_running_terminal', async (t) => {
+check('terminal_resize_requires_a_running_terminal', async (t) => {
   const size = { cols: 80, rows: 24 };
   const pipe = await t.start({ command: 'sleep', args: ['300'] });
-  await refused(t.agent.resizeProcessTerminal(pipe.id, size), 409, { type: 'conflict' });
+  await expectProblem(t.agent.resizeProcessTerminal(pipe.id, size), 409, { type: 'conflict' });
   const done = await t.start({ command: 'true', tty: true });
-  await t.exited(done.id);
-  await refused(t.agent.resizeProcessTerminal(done.id, size), 409, { type: 'conflict' });
+  await t.waitForExit(done.id);
+  await expectProblem(t.agent.resizeProcessTerminal(done.id, size), 409, { type: 'conflict' });
 });
 
-check('terminal_ctrl_c', async (t) => {
+check('terminal_ctrl_c_interrupts', async (t) => {
   const { id } = await startUp(t, 'trap "echo interrupted; exit 9" INT; echo up; while :; do sleep 0.05; done');
   const terminal = await t.attach(id);
   terminal.send('\x03');
@@ -128,58 +129,58 @@ check('terminal_ctrl_c', async (t) => {
   assert.match(terminal.bytes.text(), /interrupted\r\n/);
 });
 
-check('terminal_ctrl_d', async (t) => {
+check('terminal_ctrl_d_is_end_of_file', async (t) => {
   const { id } = await startUp(t, 'echo up; cat; exit 4');
   const terminal = await t.attach(id);
   terminal.send('\x04');
   assert.equal((await terminal.end()).exitCode, 4);
 });
 
-check('terminal_binary_input', async (t) => {
+check('terminal_accepts_binary_input', async (t) => {
   const all = Uint8Array.from({ length: 256 }, (_, i) => i);
   const { id } = await t.startShell('stty raw -echo; echo raw; exec cat', { tty: true });
-  await t.untilLogged(id, 'raw\n');
+  await t.waitForLog(id, 'raw\n');
   const terminal = await t.attach(id);
-  // The three forms that the SDK takes.
+  // The three forms that the SDK accepts.
   terminal.send(all);
   terminal.send(all.buffer);
   terminal.send(new DataView(all.buffer));
-  await terminal.bytes.untilLength(768);
-  sameBytes(terminal.bytes.buffer(), Buffer.concat([all, all, all]));
+  await terminal.bytes.waitForLength(768);
+  assertSameBytes(terminal.bytes.buffer(), Buffer.concat([all, all, all]));
 });
 
-check('terminal_unicode_input', async (t) => {
+check('terminal_accepts_unicode_input', async (t) => {
   const { id } = await startUp(t, ECHO);
   const terminal = await t.attach(id);
   terminal.send('naïve 日本 🙂\n');
-  await terminal.bytes.untilText('\r\n');
+  await terminal.bytes.waitForText('\r\n');
   assert.equal(terminal.bytes.text(), 'naïve 日本 🙂\r\n');
 });
 
 check('terminal_erases_whole_characters', async (t) => {
-  // Backspace in a line that the kernel edits: it must know that the terminal speaks UTF-8.
+  // The kernel edits the line, so it must know that the terminal uses UTF-8 (IUTF8).
   const { id } = await startUp(t, 'stty -echo; echo up; read line; printf "[%s]" "$line"');
   const terminal = await t.attach(id);
   terminal.send('aé\x7fb\n');
-  await terminal.bytes.untilText(']');
+  await terminal.bytes.waitForText(']');
   assert.equal(terminal.bytes.buffer().subarray(0, 4).toString('latin1'), '[ab]');
 });
 
 check('terminal_has_a_TERM', async (t) => {
   const { id } = await t.startShell('printf "<%s>" "$TERM"; read line', { tty: true });
   const { bytes } = await t.follow(id);
-  await bytes.untilText('>');
+  await bytes.waitForText('>');
   assert.equal(bytes.text(), '<xterm-256color>');
 });
 
-check('terminal_is_the_controlling_one', async (t) => {
+check('terminal_is_the_controlling_terminal', async (t) => {
   const { id } = await t.startShell('echo mine > /dev/tty; test -t 0 -a -t 1 -a -t 2 && echo all; read line', { tty: true });
   const { bytes } = await t.follow(id);
-  await bytes.untilText('all\r\n');
+  await bytes.waitForText('all\r\n');
   assert.equal(bytes.text(), 'mine\r\nall\r\n');
 });
 
-check('terminal_bad_frames_are_answered', async (t) => {
+check('terminal_bad_frames_get_an_error_frame', async (t) => {
   const { id } = await startUp(t, ECHO);
   const terminal = await t.attach(id);
   const bad = [
@@ -194,83 +195,83 @@ check('terminal_bad_frames_are_answered', async (t) => {
   ];
   for (const [i, frame] of bad.entries()) {
     terminal.socket.send(frame);
-    const error = await terminal.untilError(i + 1);
-    assert.equal(error.type, 'error', `answer to ${frame}: ${error}`);
+    const error = await terminal.waitForErrors(i + 1);
+    assert.equal(error.type, 'error', `reply to ${frame}: ${error}`);
     assert.ok(error.message.length > 0);
   }
-  // All of that harmed neither the connection nor the process.
+  // The connection and the process still work.
   terminal.send('still here\n');
-  await terminal.bytes.untilText('\r\n');
+  await terminal.bytes.waitForText('\r\n');
   assert.equal(terminal.bytes.text(), 'still here\r\n');
 });
 
-check('terminal_input_size_limit', async (t) => {
+check('terminal_input_size_limit_is_enforced', async (t) => {
   const { id } = await startUp(t, ECHO);
-  await t.limits({ maxInputBytesPerRequest: 8 });
+  await t.changeLimits({ maxInputBytesPerRequest: 8 });
   const terminal = await t.attach(id);
   terminal.send('123456789\n');
-  const error = await terminal.untilError();
+  const error = await terminal.waitForErrors();
   assert.match(error.message, /maxInputBytesPerRequest/);
   terminal.send('1234567\n');
-  await terminal.bytes.untilText('\r\n');
+  await terminal.bytes.waitForText('\r\n');
   assert.equal(terminal.bytes.text(), '1234567\r\n');
 });
 
-check('terminal_two_clients', async (t) => {
+check('terminal_serves_two_clients', async (t) => {
   const { id } = await startUp(t, ECHO);
   const clients = [await t.attach(id), await t.attach(id)];
   clients[0].send('from one\n');
-  await Promise.all(clients.map(({ bytes }) => bytes.untilText('from one\r\n')));
+  await Promise.all(clients.map(({ bytes }) => bytes.waitForText('from one\r\n')));
   clients[1].send('from two\n');
-  await Promise.all(clients.map(({ bytes }) => bytes.untilText('from two\r\n')));
+  await Promise.all(clients.map(({ bytes }) => bytes.waitForText('from two\r\n')));
   for (const { bytes } of clients) assert.equal(bytes.text(), 'from one\r\nfrom two\r\n');
   await t.agent.killProcess(id);
   await Promise.all(clients.map((client) => client.end()));
 });
 
-check('terminal_close_leaves_the_process', async (t) => {
+check('terminal_close_leaves_the_process_running', async (t) => {
   const { id, pid } = await startUp(t, ECHO);
-  const polite = await t.attach(id);
-  polite.session.close();
-  await within(PATIENCE_MS, 'closed', polite.closed);
-  const rude = await t.attach(id);
-  rude.socket.terminate();
-  await within(PATIENCE_MS, 'closed', rude.closed);
+  const closing = await t.attach(id);
+  closing.session.close();
+  await withTimeout(TIMEOUT_MS, 'closed', closing.closed);
+  const terminating = await t.attach(id);
+  terminating.socket.terminate();
+  await withTimeout(TIMEOUT_MS, 'closed', terminating.closed);
   const info = await t.agent.getProcess(id);
   assert.deepEqual([info.status, info.pid], ['running', pid]);
 });
 
-check('terminal_reattach_through_logs', async (t) => {
+check('terminal_reattach_works_through_logs', async (t) => {
   const { id } = await startUp(t, ECHO);
   const first = await t.attach(id);
   first.send('one\n');
-  await first.bytes.untilText('one\r\n');
+  await first.bytes.waitForText('one\r\n');
   first.session.close();
   await first.closed;
 
   const { entries } = await t.agent.getProcessLogs(id);
   const since = entries.at(-1).sequence;
   await t.agent.sendProcessInput(id, { data: 'two\n', encoding: 'utf8' });
-  await t.until('the log has it', async () => (await t.logBytes(id, { since })).toString() === 'two\r\n');
+  await t.waitFor('the log has it', async () => (await t.logBytes(id, { since })).toString() === 'two\r\n');
 
   const second = await t.attach(id);
   second.send('three\n');
-  await second.bytes.untilText('three\r\n');
-  // The socket itself starts at now: a client that also loads the log must not see things twice.
+  await second.bytes.waitForText('three\r\n');
+  // The socket starts with new output, so that a client that also loads the log sees nothing twice.
   assert.equal(second.bytes.text(), 'three\r\n');
   assert.equal((await t.logBytes(id)).toString(), 'up\r\none\r\ntwo\r\nthree\r\n');
 });
 
-check('terminal_refusals_before_the_upgrade', async (t) => {
+check('terminal_refuses_before_the_upgrade', async (t) => {
   const headers = t.token ? { authorization: `Bearer ${t.token}` } : {};
   const pipe = await t.start({ command: 'sleep', args: ['300'] });
   const tty = await t.start({ command: 'sleep', args: ['300'], tty: true });
-  assert.equal(await t.upgradeStatus('/v1/processes/proc_nobody/terminal/ws', headers), 404);
+  assert.equal(await t.upgradeStatus('/v1/processes/proc_unknown/terminal/ws', headers), 404);
   assert.equal(await t.upgradeStatus(`/v1/processes/${pipe.id}/terminal/ws`, headers), 409);
   assert.equal((await t.raw('GET', `/v1/processes/${tty.id}/terminal/ws`)).status, 400);
   assert.equal(await t.upgradeStatus(`/v1/processes/${tty.id}/terminal/ws`, headers), 101);
-  // The SDK reports a refusal as an error and then as closed.
-  const session = t.dial(pipe.id);
-  await within(PATIENCE_MS, 'closed', session.closed);
+  // The SDK reports a refusal as an error, and then as a close.
+  const session = t.openTerminal(pipe.id);
+  await withTimeout(TIMEOUT_MS, 'closed', session.closed);
   assert.equal(session.errors.length, 1);
 });

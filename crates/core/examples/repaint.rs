@@ -1,8 +1,9 @@
-//! Repaints of recorded output, for those who compare them with another terminal: `web/reference`.
+//! Repaints recorded output, so that `web/reference` can compare the result with another terminal emulator.
 //!
-//! One request per line, `{"bytes": BASE64, "cols", "rows", "resizes": [{"offset", "cols", "rows"}], "cuts": [OFFSET…], "scrollback",
-//! "restart"}`; one line per cut, `{"cut", "offset", "cols", "rows", "repaint": BASE64}`. With `restart`, what is known is written down
-//! at every cut, and read again, as by the next server.
+//! Reads one request per line: `{"bytes": BASE64, "cols", "rows", "resizes": [{"offset", "cols", "rows"}],
+//! "cuts": [OFFSET…], "scrollback", "restart"}`. Writes one line per cut:
+//! `{"cut", "offset", "cols", "rows", "repaint": BASE64}`. With `restart`, the model is stored as a checkpoint at every
+//! cut and restored from it, as the next server would.
 
 use std::io::{BufRead, Write};
 
@@ -37,20 +38,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut out = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
         let request: Request = serde_json::from_str(&line?)?;
-        answer(&request, &mut out)?;
+        write_repaints(&request, &mut out)?;
     }
     Ok(())
 }
 
-fn answer(request: &Request, out: &mut impl Write) -> Result<(), Box<dyn std::error::Error>> {
+fn write_repaints(request: &Request, out: &mut impl Write) -> Result<(), Box<dyn std::error::Error>> {
     let bytes = STANDARD.decode(&request.bytes)?;
     let mut size = Size { cols: request.cols, rows: request.rows };
     let mut model = Model::new(size);
     let mut at = 0;
     for cut in &request.cuts {
-        while at < *cut || request.resizes.iter().any(|resize| resize.offset == at && same(resize) != size) {
+        while at < *cut || request.resizes.iter().any(|resize| resize.offset == at && size_of(resize) != size) {
             for resize in request.resizes.iter().filter(|resize| resize.offset == at) {
-                size = same(resize);
+                size = size_of(resize);
                 model.resize(size);
             }
             if at == *cut {
@@ -62,12 +63,12 @@ fn answer(request: &Request, out: &mut impl Write) -> Result<(), Box<dyn std::er
             at = until;
         }
         if request.restart {
-            let known = repaint(&model, 1000);
-            let kept_back = usize::try_from(model.kept_back())?;
-            model = Model::restored(size, &known);
-            model.feed(&bytes[at - kept_back..at]);
+            let checkpoint = repaint(&model, 1000);
+            let pending = usize::try_from(model.pending_bytes())?;
+            model = Model::restored(size, &checkpoint);
+            model.feed(&bytes[at - pending..at]);
         }
-        let offset = at as u64 - model.kept_back();
+        let offset = at as u64 - model.pending_bytes();
         let painted = STANDARD.encode(repaint(&model, request.scrollback));
         writeln!(
             out,
@@ -78,6 +79,6 @@ fn answer(request: &Request, out: &mut impl Write) -> Result<(), Box<dyn std::er
     Ok(out.flush()?)
 }
 
-fn same(resize: &Resize) -> Size {
+fn size_of(resize: &Resize) -> Size {
     Size { cols: resize.cols, rows: resize.rows }
 }

@@ -1,16 +1,16 @@
-//! Limits that can be changed while running.
+//! Limits that can be changed while the server runs.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use utoipa::ToSchema;
 
 use crate::{Error, Result};
 
-/// The six limits that sandbox-agent's API knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// The six limits of sandbox-agent's API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessConfig {
-    /// Running managed processes; one-shot runs are not counted.
+    /// Running managed processes, without one-shot runs.
     pub max_concurrent_processes: u64,
     pub default_run_timeout_ms: u64,
     pub max_run_timeout_ms: u64,
@@ -36,10 +36,10 @@ impl Default for ProcessConfig {
 }
 
 impl ProcessConfig {
-    /// Refuses nonsense; a default above the maximum is brought down to it.
-    pub fn checked(mut self) -> Result<Self> {
+    /// Rejects values that are not valid; a default timeout above the maximum is lowered to it.
+    pub fn validated(mut self) -> Result<Self> {
         let zero = |field: &str, message: &str| Err(Error::invalid(field, message, 0));
-        // The words are sandbox-agent's; the field is the one that is wrong.
+        // Clients of the compatible API expect these texts.
         for (field, value, message) in [
             ("maxConcurrentProcesses", self.max_concurrent_processes, "maxConcurrentProcesses must be greater than 0"),
             ("defaultRunTimeoutMs", self.default_run_timeout_ms, "timeouts must be greater than 0"),
@@ -64,46 +64,47 @@ impl ProcessConfig {
     }
 }
 
-/// A single log is never larger than this.
+/// The upper bound of every log.
 pub const MAX_LOG_BYTES: u64 = 4 << 30;
 
-/// outlive's further limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// outlive's own limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Config {
     /// One-shot runs at the same time.
     pub max_concurrent_runs: u64,
     /// Time between TERM and KILL of a stop.
     pub stop_grace_ms: u64,
-    /// Records of exited processes are kept this long …
+    /// How long records of exited processes are kept.
     pub retain_exited_ms: u64,
-    /// … and at most this many.
+    /// How many records of exited processes are kept.
     pub max_exited_processes: u64,
-    /// Bytes of log that all exited processes together may keep.
+    /// Log bytes that all exited processes together may keep.
     pub max_exited_log_bytes: u64,
-    /// Exited processes whose logs stay in rings of their own, ready for a restart (each costs a descriptor and
-    /// some pages). Older logs are read from the archive.
+    /// Exited processes whose logs stay in their own rings, ready for a restart (each costs a descriptor and some
+    /// pages). Older logs move to the archive.
     pub max_exited_rings: u64,
-    /// Logs of exited processes that cannot be archived, because somebody reads them or a background child may
-    /// still write: beyond this many the oldest unread ones are dropped.
+    /// Logs of exited processes that cannot be archived, because a client reads them or a background child may still
+    /// write. Beyond this many, the oldest unread ones are dropped.
     pub max_exited_logs: u64,
-    /// Input waiting for a program that does not read.
+    /// Input bytes queued for a program that does not read.
     pub max_queued_input_bytes: u64,
     /// How long an input call waits for a program that does not read.
     pub input_timeout_ms: u64,
     pub max_attachments_per_process: u64,
     /// Events that can be replayed.
     pub max_events: u64,
-    /// Results of keyed or detached runs are kept this long.
+    /// How long results of keyed or detached runs are kept.
     pub retain_runs_ms: u64,
     pub max_sessions: u64,
-    /// Commands that wait in one session.
+    /// Commands queued in one session.
     pub max_queued_execs: u64,
-    /// Commands that are over and remembered, per session.
+    /// Finished commands kept per session.
     pub max_execs_per_session: u64,
-    /// Bytes of output that are kept of each command of a session.
+    /// Output bytes kept per command of a session.
     pub max_log_bytes_per_exec: u64,
-    /// Bytes per stream in the answer to a command of a session, at most.
+    /// Output bytes per stream in the response to a command of a session.
     pub max_exec_output_bytes: u64,
 }
 
@@ -132,7 +133,7 @@ impl Default for Config {
 }
 
 impl Config {
-    pub fn checked(self) -> Result<Self> {
+    pub fn validated(self) -> Result<Self> {
         let positive = [
             ("maxConcurrentRuns", self.max_concurrent_runs),
             ("maxExitedProcesses", self.max_exited_processes),
@@ -153,20 +154,20 @@ impl Config {
     }
 }
 
-/// The limits at the start: the defaults, with some replaced by name. The error of an unknown name has no field.
-pub fn with_limits(replaced: &Map<String, Value>) -> Result<(ProcessConfig, Config)> {
+/// The defaults with some limits replaced by name. The error for an unknown name has an empty field.
+pub fn limits_with_overrides(overrides: &Map<String, Value>) -> Result<(ProcessConfig, Config)> {
     let (mut process, mut own) = (fields(&ProcessConfig::default()), fields(&Config::default()));
-    for (name, value) in replaced {
+    for (name, value) in overrides {
         let known = if process.contains_key(name) { &mut process } else { &mut own };
         match known.get_mut(name) {
             Some(field) => *field = value.clone(),
             None => return Err(Error::invalid("", "the name of a limit", name)),
         }
     }
-    let wrong = |error: serde_json::Error| Error::invalid("limits", "numbers", error);
-    let process: ProcessConfig = serde_json::from_value(process.into()).map_err(wrong)?;
-    let own: Config = serde_json::from_value(own.into()).map_err(wrong)?;
-    Ok((process.checked()?, own.checked()?))
+    let invalid = |error: serde_json::Error| Error::invalid("limits", "numbers", error);
+    let process: ProcessConfig = serde_json::from_value(process.into()).map_err(invalid)?;
+    let own: Config = serde_json::from_value(own.into()).map_err(invalid)?;
+    Ok((process.validated()?, own.validated()?))
 }
 
 pub fn limit_names() -> impl Iterator<Item = String> {
@@ -180,14 +181,17 @@ fn fields(limits: &impl Serialize) -> Map<String, Value> {
     }
 }
 
-/// Limits as an earlier server kept them. That may have been a newer or an older one: what this one does not
-/// know is passed over, what is missing is as at the start.
-pub(crate) fn read_kept<T: Copy + Serialize + serde::de::DeserializeOwned>(kept: Option<Vec<u8>>, start: T) -> T {
-    let Some(kept) = kept else { return start };
+/// Restores the limits that an earlier server recorded. That server may have been newer or older: unknown limits are
+/// ignored, missing ones come from `initial`.
+pub(crate) fn restore_limits<T: Copy + Serialize + serde::de::DeserializeOwned>(
+    recorded: Option<Vec<u8>>,
+    initial: T,
+) -> T {
+    let Some(recorded) = recorded else { return initial };
     let merged = || {
-        let kept: Map<String, Value> = serde_json::from_slice(&kept)?;
-        let mut known = fields(&start);
-        for (name, value) in kept {
+        let recorded: Map<String, Value> = serde_json::from_slice(&recorded)?;
+        let mut known = fields(&initial);
+        for (name, value) in recorded {
             if let Some(field) = known.get_mut(&name) {
                 *field = value;
             }
@@ -195,8 +199,8 @@ pub(crate) fn read_kept<T: Copy + Serialize + serde::de::DeserializeOwned>(kept:
         serde_json::from_value(known.into())
     };
     merged().unwrap_or_else(|error: serde_json::Error| {
-        tracing::error!(%error, "the kept limits cannot be read, those of the start hold");
-        start
+        tracing::error!(%error, "cannot read the recorded limits; using the initial ones");
+        initial
     })
 }
 
@@ -205,20 +209,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_kept_by_another_version_are_not_lost() {
-        let kept = br#"{"stopGraceMs": 7, "aLimitOfTheFuture": 1}"#.to_vec();
-        let start = Config { max_events: 5, ..Config::default() };
-        assert_eq!(read_kept(Some(kept), start), Config { stop_grace_ms: 7, ..start });
-        assert_eq!(read_kept(Some(b"garbage".to_vec()), start), start);
-        assert_eq!(read_kept(None, ProcessConfig::default()), ProcessConfig::default());
+    fn limits_recorded_by_another_version_are_restored() {
+        let recorded = br#"{"stopGraceMs": 7, "aLimitOfTheFuture": 1}"#.to_vec();
+        let initial = Config { max_events: 5, ..Config::default() };
+        assert_eq!(restore_limits(Some(recorded), initial), Config { stop_grace_ms: 7, ..initial });
+        assert_eq!(restore_limits(Some(b"garbage".to_vec()), initial), initial);
+        assert_eq!(restore_limits(None, ProcessConfig::default()), ProcessConfig::default());
     }
 
     #[test]
-    fn zero_limits_are_refused_and_defaults_clamped() {
+    fn zero_limits_are_rejected_and_default_timeouts_clamped() {
         let base = ProcessConfig::default();
-        assert!(ProcessConfig { max_output_bytes: 0, ..base }.checked().is_err());
-        assert!(ProcessConfig { max_concurrent_processes: 0, ..base }.checked().is_err());
-        let clamped = ProcessConfig { max_run_timeout_ms: 5, ..base }.checked().unwrap();
+        assert!(ProcessConfig { max_output_bytes: 0, ..base }.validated().is_err());
+        assert!(ProcessConfig { max_concurrent_processes: 0, ..base }.validated().is_err());
+        let clamped = ProcessConfig { max_run_timeout_ms: 5, ..base }.validated().unwrap();
         assert_eq!(clamped.default_run_timeout_ms, 5);
     }
 }

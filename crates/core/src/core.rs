@@ -1,64 +1,65 @@
-//! The whole of the core behind one handle.
+//! `Core`: the handle through which every surface uses the core.
+//!
+//! It takes over from the previous server, adopts the processes that the holder still has, creates and finds processes,
+//! and dispatches the holder's events. What a process can do is in `process/`; one-shot runs are in `run`.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, RwLock};
 use std::time::Instant;
 
 use outlive_holder::log::Cause;
 use outlive_holder::wire::Welcome;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 
-use crate::archive::Archive;
 use crate::config::{self, Config, ProcessConfig};
 use crate::events::{Events, Follower};
-use crate::holder_link::{Handover, HeldProcess, HolderLink, News};
-use crate::journal::{Journal, KEPT_AS};
+use crate::history::{History, HistoryOptions};
+use crate::holder_link::{Handover, HeldProcess, HolderEvent, HolderLink};
 use crate::process::{Idempotency, IfTagExists, Process, Record, Spec};
+use crate::screen::ModelCache;
 use crate::services::{CONFIG, PROCESS_CONFIG, Services};
-use crate::stored::Stored;
-use crate::table::{Reserved, Table};
+use crate::store::archive::Archive;
+use crate::store::journal::{JOURNAL_NAME, Journal};
+use crate::store::process_record;
+use crate::store::values::ValueStore;
+use crate::table::{ProcessTable, Reservation};
 use crate::{Error, Result};
 
-/// What the surface around the core must act on.
+/// What the holder has announced about itself and this server; the server around the core must act on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Notice {
-    /// Another server takes over: accept nothing more, finish what is under way.
+pub struct HolderStatus {
+    /// Another server takes over: accept nothing new and finish the requests under way.
     pub retire: bool,
-    /// The holder is gone: what there is can be read, nothing can be started.
+    /// The holder is gone: existing output can be read, nothing can be started.
     pub holder_gone: bool,
-    /// How the last upgrade went, and how many there were.
+    /// Upgrades attempted so far.
     pub upgrades: u64,
+    /// Why the last upgrade failed; `None` if it succeeded.
     pub upgrade_error: Option<String>,
 }
 
-/// A process to be made.
+/// A process to create.
 #[derive(Clone, Debug, Default)]
-pub struct Create {
+pub struct NewProcess {
     pub spec: Spec,
-    /// False only reserves it.
+    /// False: only reserve the id, to be started later.
     pub start: bool,
     pub if_tag_exists: IfTagExists,
     pub idempotency_key: Option<String>,
-    /// Of what the caller asked for, where `spec` is something else.
-    pub asked: Option<u64>,
-    /// The caller will read its output from the first byte on, however much that is by the time it begins.
-    pub reader_comes: bool,
-}
-
-impl Create {
-    fn request_hash(&self) -> u64 {
-        self.asked.unwrap_or_else(|| request_hash(&self.spec))
-    }
+    /// Hash of the caller's request for the idempotency check, where `spec` was derived from something else.
+    pub request_hash: Option<u64>,
+    /// The caller will read the output from the first byte, however much there is by the time it starts reading.
+    pub reader_expected: bool,
 }
 
 #[derive(Clone)]
 pub struct Core {
     pub(crate) services: Arc<Services>,
-    notice: watch::Receiver<Notice>,
+    holder_status: watch::Receiver<HolderStatus>,
 }
 
-/// Numbers for metrics.
+/// Counts for metrics.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     pub running: u64,
@@ -66,116 +67,129 @@ pub struct Counts {
     pub runs: u64,
     pub log_bytes: u64,
     pub attachments: u64,
-    /// Terminals whose logs are watched, so that their screens miss nothing.
+    /// Terminals whose screen is checkpointed before the log overwrites its input.
     pub screens_watched: u64,
     pub screen_checkpoints: u64,
 }
 
 impl Core {
-    /// Takes up what the holder handed over; limits that nobody has changed since are as at the start. Must be called
-    /// inside of a runtime.
-    pub fn take_over(handover: Handover, start: (ProcessConfig, Config)) -> io::Result<Self> {
-        let Handover { link, mut kept, held, another_finishes } = handover;
-        // All that are there; how many are kept is known only after the configuration has been read.
-        let (journal, mut contents) = Journal::open(link.clone(), kept.remove(KEPT_AS), usize::MAX)?;
-        let journal = Arc::new(journal);
-        let mut read = |name: &str| contents.records.remove(name);
-        let process_config: ProcessConfig = config::read_kept(read(PROCESS_CONFIG), start.0);
-        let config: Config = config::read_kept(read(CONFIG), start.1);
-        let stored = Stored::take_from(&mut contents.records, Arc::clone(&journal));
+    /// Takes over from the previous server. `initial` are the limits from the command line; they apply where no later
+    /// change was recorded. The history is opened in the background. Must be called inside a tokio runtime.
+    pub fn take_over(
+        handover: Handover,
+        initial: (ProcessConfig, Config),
+        history: HistoryOptions,
+    ) -> io::Result<Self> {
+        let Handover { link, mut stored_fds, held, predecessor_active } = handover;
+        let journal = Arc::new(Journal::open(link.clone(), stored_fds.remove(JOURNAL_NAME))?);
+        let process_config: ProcessConfig = config::restore_limits(journal.read(PROCESS_CONFIG)?, initial.0);
+        let config: Config = config::restore_limits(journal.read(CONFIG)?, initial.1);
+        let values = ValueStore::load(Arc::clone(&journal))?;
         journal.set_max_events(config.max_events as usize);
+        let ended = Arc::new(Notify::new());
         let services = Arc::new(Services {
             link: link.clone(),
-            stored,
-            archive: Archive::open(link.clone(), &mut kept, !another_finishes),
-            events: Events::new(Arc::clone(&journal), contents.events, config.max_events as usize),
+            values,
+            archive: Archive::open(link.clone(), &mut stored_fds, !predecessor_active),
+            history: History::open(history, link.clone(), Arc::clone(&ended)),
+            events: Events::new(Arc::clone(&journal)),
             journal,
-            table: Table::default(),
+            table: ProcessTable::default(),
             collectors: crate::run::Collectors::default(),
-            sessions: crate::session::Sessions::default(),
+            sessions: crate::session::SessionRegistry::default(),
             process_config: RwLock::new(process_config),
             config: RwLock::new(config),
-            begun: Instant::now(),
-            keep_up_turn: Semaphore::new(1),
-            model_turns: Arc::new(Semaphore::new(2)),
-            models_kept: AtomicUsize::new(0),
-            screen_checkpoints: AtomicU64::new(0),
-            ended: Notify::new(),
+            started_at: Instant::now(),
+            model_cache: ModelCache::default(),
+            ended,
         });
-        adopt_all(&services, contents.records.into_values(), held, another_finishes);
-        crate::session::Sessions::take_over(&services);
-        let (tell, notice) = watch::channel(Notice::default());
-        let core = Self { services, notice };
-        tokio::spawn(listen(core.clone(), link, tell));
-        tokio::spawn(crate::retention::tidy(Arc::clone(&core.services)));
+        adopt_all(&services, held, predecessor_active);
+        crate::session::SessionRegistry::take_over(&services);
+        let (status_sender, holder_status) = watch::channel(HolderStatus::default());
+        let core = Self { services, holder_status };
+        tokio::spawn(dispatch_holder_events(Arc::clone(&core.services), link, status_sender));
+        tokio::spawn(crate::store::retention::run(Arc::clone(&core.services)));
+        tokio::spawn(crate::history::reconcile(Arc::clone(&core.services)));
         core.services.link.serving();
         Ok(core)
     }
 
-    pub fn notice(&self) -> watch::Receiver<Notice> {
-        self.notice.clone()
+    pub fn holder_status(&self) -> watch::Receiver<HolderStatus> {
+        self.holder_status.clone()
     }
 
     pub fn welcome(&self) -> &Welcome {
         self.services.link.welcome()
     }
 
-    // ---- what others want to survive the server ----
+    // ---- values of other modules that survive the server ----
 
-    /// What was stored under names that begin like this, the beginning left out.
-    pub fn stored(&self, prefix: &str) -> Vec<(String, Vec<u8>)> {
-        self.services.stored.all(prefix)
+    /// Stored values whose names start with `prefix`, by the rest of the name.
+    pub fn list_stored(&self, prefix: &str) -> Vec<(String, Vec<u8>)> {
+        self.services.values.with_prefix(prefix)
     }
 
-    /// Stores a value under a name, or gives it up.
+    /// The stored value with exactly this name.
+    pub fn load(&self, name: &str) -> Option<Vec<u8>> {
+        self.services.values.get(name)
+    }
+
+    /// Stores a value under a name; `None` deletes it.
     pub fn store(&self, name: &str, value: Option<Vec<u8>>) -> Result<()> {
-        self.services.stored.put(name, value)
+        self.services.values.set(name, value)
     }
 
     pub fn holder_is_gone(&self) -> bool {
         self.services.link.is_gone()
     }
 
-    /// Resolves when there is no holder any more.
-    pub async fn until_holder_gone(&self) {
-        self.services.link.until_gone().await;
+    /// Resolves when the holder is gone.
+    pub async fn wait_holder_gone(&self) {
+        self.services.link.wait_gone().await;
     }
 
     // ---- processes ----
 
-    /// Makes a process, and starts it unless it is only to be reserved. True: it is new.
-    pub async fn create(&self, create: Create) -> Result<(Arc<Process>, bool)> {
+    /// Creates a process, and starts it unless it is only to be reserved. Returns the process with the same tag or
+    /// idempotency key if there is one and the request allows that.
+    pub async fn create(&self, create: NewProcess) -> Result<Arc<Process>> {
+        match self.create_or_find(create).await? {
+            Reservation::New(process) | Reservation::Existing(process) => Ok(process),
+        }
+    }
+
+    pub(crate) async fn create_or_find(&self, create: NewProcess) -> Result<Reservation> {
         create.spec.check()?;
-        let idempotency = create
-            .idempotency_key
-            .as_ref()
-            .map(|key| Idempotency { key: format!("start/{key}"), request_hash: create.request_hash() });
+        let idempotency = create.idempotency_key.as_ref().map(|key| Idempotency {
+            key: format!("start/{key}"),
+            request_hash: create.request_hash.unwrap_or_else(|| request_hash(&create.spec)),
+        });
         loop {
             let mut record = self.new_record(create.spec.clone());
             record.reserved = !create.start;
-            record.reader_comes = create.reader_comes;
+            record.reader_expected = create.reader_expected;
             record.idempotency.clone_from(&idempotency);
             match self.services.table.reserve(&self.services, record, create.if_tag_exists)? {
-                Reserved::New(process) => {
+                Reservation::New(process) => {
                     if create.start
                         && let Err(error) = process.start().await
                     {
                         process.remove();
                         return Err(error);
                     }
-                    return Ok((process, true));
+                    return Ok(Reservation::New(process));
                 }
-                Reserved::Existing(process) => {
-                    // The one who was first may still be starting it, or fail to.
-                    let there = process
-                        .until(|process| {
-                            let starts =
+                Reservation::Existing(process) => {
+                    // The request that created it may still be starting it, and may fail.
+                    let exists = process
+                        .wait_for(|process| {
+                            let starting =
                                 create.start && process.info().started_at_ms.is_none() && !process.is_reserved();
-                            (process.is_removed() || !starts).then(|| !process.is_removed())
+                            (process.is_removed() || !starting).then(|| !process.is_removed())
                         })
                         .await;
-                    if there {
-                        return Ok((process, false));
+                    if exists {
+                        return Ok(Reservation::Existing(process));
                     }
                 }
             }
@@ -186,19 +200,19 @@ impl Core {
         self.services.new_record(spec)
     }
 
-    /// By id, `tag:NAME` or `pid:NUMBER`.
+    /// Finds a process by id, `tag:NAME` or `pid:NUMBER`.
     pub fn find(&self, name: &str) -> Result<Arc<Process>> {
         let process = self.services.table.find(name)?;
         if process.is_hidden() { Err(Error::not_found(name)) } else { Ok(process) }
     }
 
-    /// The newest process with this annotation; one that has ended only if none else has it.
-    pub fn find_annotated(&self, name: &str, value: &str) -> Option<Arc<Process>> {
+    /// The newest process with this annotation; an exited one only if no running process has it.
+    pub fn find_by_annotation(&self, name: &str, value: &str) -> Option<Arc<Process>> {
         let found = self.list(true).into_iter().filter(|process| process.is_annotated(name, value));
-        found.max_by_key(|process| (!process.is_over(), process.id().to_owned()))
+        found.max_by_key(|process| (!process.has_exited(), process.id().to_owned()))
     }
 
-    /// All processes, oldest first; one-shot runs only if `with_runs`.
+    /// All processes, oldest first; includes one-shot runs if `with_runs`.
     pub fn list(&self, with_runs: bool) -> Vec<Arc<Process>> {
         let mut all = self.services.table.all();
         all.retain(|process| !process.is_hidden() && (with_runs || !process.is_ephemeral()));
@@ -212,7 +226,7 @@ impl Core {
     }
 
     pub fn set_process_config(&self, config: ProcessConfig) -> Result<ProcessConfig> {
-        let config = config.checked()?;
+        let config = config.validated()?;
         self.services.set_process_config(config);
         Ok(config)
     }
@@ -222,85 +236,71 @@ impl Core {
     }
 
     pub fn set_config(&self, config: Config) -> Result<Config> {
-        let config = config.checked()?;
+        let config = config.validated()?;
         self.services.set_config(config);
-        self.services.events.set_most(config.max_events as usize);
         self.services.journal.set_max_events(config.max_events as usize);
-        self.services.process_ended();
+        self.services.notify_process_ended();
         Ok(config)
     }
 
     // ---- events ----
 
-    /// Follows events after number `after`, or from now on.
-    pub fn follow_events(&self, after: Option<u64>) -> Follower {
+    /// Follows events after number `after`; without it, from now on.
+    pub fn subscribe_events(&self, after: Option<u64>) -> Follower {
         let next = after.map_or_else(|| self.services.events.next_sequence(), |after| after.saturating_add(1));
         Follower { services: Arc::clone(&self.services), next }
     }
 
     pub fn counts(&self) -> Counts {
         let mut counts = Counts {
-            runs: self.services.table.runs.taken(),
-            screen_checkpoints: self.services.screen_checkpoints.load(Relaxed),
+            runs: self.services.table.runs.in_use(),
+            screen_checkpoints: self.services.model_cache.checkpoints_written.load(Relaxed),
             ..Counts::default()
         };
-        for process in self.services.table.all() {
-            let info = process.info();
-            match info.status {
-                _ if process.is_hidden() => {}
-                crate::process::Status::Exited => counts.exited += 1,
-                crate::process::Status::Running => counts.running += 1,
-                crate::process::Status::Created => {}
-            }
-            counts.log_bytes += info.output_end - info.output_start;
-            counts.attachments += info.attachments as u64;
-            counts.screens_watched += u64::from(process.screen.is_watched());
-        }
+        self.services.table.all().iter().for_each(|process| process.count(&mut counts));
         counts
     }
 
-    /// Starts an upgrade to the binary on disk; `notice` tells how it went.
+    /// Starts an upgrade to the binary on disk; the result arrives in `holder_status`.
     pub fn upgrade(&self) {
         self.services.link.upgrade();
     }
 
-    /// Answers the holder's wish that this server retires: waits a moment for what is under way, and then
-    /// neither writes nor asks for anything any more.
+    /// Retires this server on the holder's request: waits briefly for open holder requests, then writes no more records
+    /// and sends no more commands.
     pub async fn retire(&self) {
-        const PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
-        let settled = async {
+        const OPEN_REQUESTS_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);
+        const CLOSE_HISTORY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
+        let open_requests = async {
             self.services.sessions.close().await;
-            self.services.link.until_answered().await;
+            self.services.link.wait_idle().await;
         };
-        let _ = tokio::time::timeout(PATIENCE, settled).await;
-        // In this order: what the archive gives up must be known in the journal.
+        let _ = tokio::time::timeout(OPEN_REQUESTS_TIMEOUT, open_requests).await;
+        // Before the next server opens it.
+        self.services.history.hand_over(CLOSE_HISTORY_TIMEOUT).await;
+        // The archive first: the journal must still record the segments that the archive releases.
         self.services.archive.close();
         self.services.journal.close();
         self.services.link.retired();
     }
 }
 
-/// FNV-1a: the next server may be built by another compiler and must come to the same number.
+/// FNV-1a, which does not depend on the compiler: the next server must compute the same hash for a repeated request.
 pub(crate) fn request_hash(request: &impl serde::Serialize) -> u64 {
     let text = serde_json::to_string(request).unwrap_or_default();
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Brings records and held processes together.
-fn adopt_all(
-    services: &Arc<Services>,
-    records: impl Iterator<Item = Vec<u8>>,
-    held: Vec<HeldProcess>,
-    another_finishes: bool,
-) {
+/// Matches the recorded processes with those that the holder has.
+fn adopt_all(services: &Arc<Services>, held: Vec<HeldProcess>, predecessor_active: bool) {
     let mut held: std::collections::HashMap<u64, HeldProcess> =
-        held.into_iter().map(|process| (process.held.key, process)).collect();
+        held.into_iter().map(|process| (process.info.key, process)).collect();
     let mut adopted = Vec::new();
-    for bytes in records {
-        let record = match Record::decode(&bytes) {
+    for (_, record) in services.journal.records_with_prefix(process_record::PREFIX) {
+        let record = match record.and_then(|bytes| Ok(Record::decode(&bytes)?)) {
             Ok(record) => record,
             Err(error) => {
-                tracing::error!(%error, "a record cannot be read, its process is not known any more");
+                tracing::error!(%error, "cannot read a process record; the process is lost");
                 continue;
             }
         };
@@ -308,48 +308,55 @@ fn adopt_all(
         match Process::adopt(Arc::clone(services), record, held.remove(&key)) {
             Some(process) => {
                 services.table.adopt(&process);
-                adopted.push(process);
+                // Most processes have exited long ago: one at a time is in memory.
+                if !process.compact_if_idle() {
+                    adopted.push(process);
+                }
             }
-            None => drop(services.journal.append(&[crate::journal::Change::Delete { name: Record::name(&id) }])),
+            None => drop(services.journal.append(&[crate::store::journal::Change::Delete { name: Record::name(&id) }])),
         }
     }
-    services.archive.adopted_all();
+    services.archive.drop_unused_segments();
     for process in adopted {
-        process.news();
-        process.watch_screen();
+        process.sync_exit_from_log();
+        process.arm_screen_checkpoint();
         process.maybe_restart();
-        if !another_finishes && process.is_unclaimed_run() {
+        if !predecessor_active && process.is_unclaimed_run() {
             process.promote();
         }
     }
     for key in held.keys() {
-        // A plain run: it lives as long as its request. That one is still being answered by the server before us,
-        // or it died with it.
-        if !another_finishes {
-            drop(services.link.end(*key, 9, 0, Cause::Killed));
+        // A process without a record is a plain run, which lives as long as its request. Either the previous server is
+        // still answering that request, or the request died with it.
+        if !predecessor_active {
+            drop(services.link.terminate(*key, crate::signal::KILL, 0, Cause::Killed));
         }
         services.link.forget(*key);
     }
 }
 
-/// Passes the holder's news on, one after the other; nothing here waits.
-async fn listen(core: Core, link: HolderLink, tell: watch::Sender<Notice>) {
-    let services = Arc::clone(&core.services);
-    link.receive(|news| match news {
-        News::Wake(keys) => {
-            for key in keys {
-                if let Some(process) = services.table.by_key(key) {
-                    process.news();
-                }
+/// Dispatches the holder's events in their order; no handler here waits.
+async fn dispatch_holder_events(services: Arc<Services>, link: HolderLink, status: watch::Sender<HolderStatus>) {
+    link.receive(|event| match event {
+        HolderEvent::Wake(keys) => {
+            for process in keys.into_iter().filter_map(|key| services.table.by_key(key)) {
+                // Compact processes have no ring that could have changed.
+                let Some(log) = process.log_if_loaded() else { continue };
+                // First the exit: readers that wake up must find the process exited.
+                process.sync_exit_from_log();
+                log.wake_readers();
+                log.renew_offset_wakeups();
+                process.wake_history(&log);
+                process.checkpoint_before_overwrite();
             }
         }
-        News::Retire => tell.send_modify(|notice| notice.retire = true),
-        News::HolderGone => tell.send_modify(|notice| notice.holder_gone = true),
-        News::Upgraded(result) => tell.send_modify(|notice| {
-            notice.upgrades += 1;
-            notice.upgrade_error = result.err();
+        HolderEvent::Retire => status.send_modify(|status| status.retire = true),
+        HolderEvent::HolderGone => status.send_modify(|status| status.holder_gone = true),
+        HolderEvent::Upgraded(result) => status.send_modify(|status| {
+            status.upgrades += 1;
+            status.upgrade_error = result.err();
         }),
-        News::Alone => services.archive.make_alone(),
+        HolderEvent::PredecessorExited => services.archive.set_exclusive(),
     })
     .await;
 }

@@ -1,47 +1,49 @@
-//! One-shot runs: start, collect the head of what it prints, answer when the command has ended.
+//! One-shot runs: start a command, collect the first bytes of its output, return when it has exited.
 //!
-//! A plain run lives and dies with its request and is written down nowhere. One that was detached or has an
-//! idempotency key is known to the next server too, and its result is kept for a while.
+//! A plain run lives and dies with its request and is not recorded. A run that may detach or has an idempotency key is
+//! recorded for the next server, and its result is kept for `retainRunsMs`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use outlive_holder::log::{Cause, Exit, Stream};
-use outlive_holder::wire::Over;
+use outlive_holder::wire::BriefRunResult;
 use tokio::sync::watch;
 
 use crate::core::{Core, request_hash};
 use crate::log::{Cursor, Flow, Item, Log, Start, StreamFilter};
-use crate::process::{Idempotency, IfTagExists, OnTimeout, Process, Spec, StdinMode};
+use crate::process::{Idempotency, IfTagExists, OnTimeout, Process, Spec, StartOutcome, StdinMode};
 use crate::services::Services;
-use crate::table::Reserved;
+use crate::table::Reservation;
 use crate::{Error, Result, lock};
 
 /// Bytes per read of the collector.
 const READ_BYTES: usize = 256 * 1024;
 
-/// A command to be run once.
+/// A command to run once.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     pub spec: Spec,
     pub stdin: Option<Vec<u8>>,
-    /// `None` or zero: the configured default. Never more than the configured maximum.
+    /// `None` or zero: the configured default. Capped at the configured maximum.
     pub timeout_ms: Option<u64>,
     pub on_timeout: OnTimeout,
-    /// Answer after this time even if it still runs; it then goes on as a process.
+    /// Return after this time even if the command still runs; it then continues as a process.
     pub yield_ms: Option<u64>,
-    /// Per stream; never more than configured.
+    /// Per stream; capped at the configured maximum.
     pub max_output_bytes: Option<u64>,
-    /// Whoever asked may go away.
+    /// Keep the command running when the request is cancelled.
     pub detach: bool,
+    /// Store it in the history, as detached and keyed runs are.
+    pub keep: bool,
     pub idempotency_key: Option<String>,
 }
 
 #[derive(Clone, Debug)]
 pub enum RunOutcome {
     Finished(Arc<RunResult>),
-    /// It goes on as a process; this is what it had printed.
+    /// It continues as a process; `so_far` is its output until now.
     StillRunning {
         process: Arc<Process>,
         so_far: Arc<RunResult>,
@@ -60,9 +62,9 @@ pub struct RunResult {
 }
 
 impl RunResult {
-    fn of(process_id: &str, over: Over, cap: usize, took: Duration) -> Self {
-        let exit = over.exit();
-        let Over { mut stdout, mut stderr, .. } = over;
+    fn from_brief(process_id: &str, brief: BriefRunResult, cap: usize, duration: Duration) -> Self {
+        let exit = brief.exit();
+        let BriefRunResult { mut stdout, mut stderr, .. } = brief;
         let (stdout_truncated, stderr_truncated) = (stdout.len() > cap, stderr.len() > cap);
         stdout.truncate(cap);
         stderr.truncate(cap);
@@ -72,7 +74,7 @@ impl RunResult {
             stderr,
             stdout_truncated,
             stderr_truncated,
-            duration_ms: took.as_millis() as u64,
+            duration_ms: duration.as_millis() as u64,
             process_id: process_id.to_owned(),
         }
     }
@@ -82,233 +84,262 @@ impl RunResult {
     }
 }
 
-impl std::fmt::Debug for Process {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Process").field("id", &self.id).finish_non_exhaustive()
+impl Run {
+    /// Checks the run and takes its input, for which the program gets a pipe.
+    pub(crate) fn prepare_stdin(&mut self) -> Result<Option<Vec<u8>>> {
+        self.spec.stdin_mode = if self.stdin.is_some() { StdinMode::Pipe } else { StdinMode::Null };
+        self.spec.check()?;
+        Ok(self.stdin.take())
     }
 }
 
-type Collecting = watch::Receiver<Option<Arc<RunResult>>>;
+impl Process {
+    /// Writes all input in the background, and closes stdin.
+    pub(crate) fn feed_stdin(self: &Arc<Self>, stdin: Vec<u8>) {
+        let process = Arc::clone(self);
+        tokio::spawn(async move { process.write_whole_stdin(&stdin).await });
+    }
+}
 
-/// Collectors of runs that do not belong to a single request.
+type ResultReceiver = watch::Receiver<Option<Arc<RunResult>>>;
+
+/// Collectors of shared runs by process id: several requests with one idempotency key wait for the same result.
 #[derive(Default)]
-pub(crate) struct Collectors(Mutex<HashMap<String, Collecting>>);
+pub(crate) struct Collectors(Mutex<HashMap<String, ResultReceiver>>);
 
 impl Collectors {
     pub(crate) fn forget(&self, id: &str) {
         lock(&self.0).remove(id);
     }
 
-    /// The collector of `process`, begun now if there is none.
-    fn of(&self, process: &Arc<Process>, cap: usize) -> Collecting {
-        let mut all = lock(&self.0);
-        if let Some(collecting) = all.get(process.id()) {
-            return collecting.clone();
+    /// The result of `process`'s collector, which is spawned if there is none.
+    fn get_or_spawn(&self, process: &Arc<Process>, cap: usize) -> ResultReceiver {
+        let mut collectors = lock(&self.0);
+        if let Some(receiver) = collectors.get(process.id()) {
+            return receiver.clone();
         }
-        let (tell, collecting) = watch::channel(None);
-        let process_task = Arc::clone(process);
+        let (sender, receiver) = watch::channel(None);
+        let collected = Arc::clone(process);
         tokio::spawn(async move {
-            if let Ok(mut collector) = Collector::new(&process_task, cap, Flow::Lossless) {
-                collector.run().await;
-                let _ = tell.send(Some(Arc::new(collector.finish())));
+            if let Ok(mut collector) = Collector::new(&collected, cap, Flow::Lossless) {
+                collector.read_to_exit().await;
+                let _ = sender.send(Some(Arc::new(collector.finish())));
             }
         });
-        all.insert(process.id().to_owned(), collecting.clone());
-        collecting
+        collectors.insert(process.id().to_owned(), receiver.clone());
+        receiver
     }
 }
 
 impl Core {
     /// Runs a command. Dropping the future kills the tree, unless the run is detached or keyed.
-    pub async fn run(&self, run: Run) -> Result<RunOutcome> {
-        let mut run = run;
-        run.spec.stdin_mode = if run.stdin.is_some() { StdinMode::Pipe } else { StdinMode::Null };
-        run.spec.check()?;
+    pub async fn run(&self, mut run: Run) -> Result<RunOutcome> {
+        let stdin = run.prepare_stdin()?;
         let limits = self.process_config();
         let timeout_ms = self.run_timeout_ms(run.timeout_ms);
         let cap = run.max_output_bytes.unwrap_or(u64::MAX).min(limits.max_output_bytes) as usize;
         if run.on_timeout == OnTimeout::Kill {
             run.spec.timeout_ms = Some(timeout_ms);
         }
-        let _slot = RunSlot::take(&self.services)?;
-        let begun = Instant::now();
-        // Nobody wants to hear of it before its end.
-        let brief = run.stdin.is_none() && run.yield_ms.is_none() && run.on_timeout == OnTimeout::Kill;
-        let Begun { process, is_new, owned, over } = self.begin_run(&run, brief).await?;
-        if let Some(over) = over {
-            return Ok(RunOutcome::Finished(Arc::new(RunResult::of(process.id(), over, cap, begun.elapsed()))));
+        let _slot = RunSlot::acquire(&self.services)?;
+        let requested_at = Instant::now();
+        // A brief run: this request only waits for the exit, so the holder need not report the start.
+        let reports_exit_only =
+            stdin.is_none() && run.yield_ms.is_none() && run.on_timeout == OnTimeout::Kill && !run.keep;
+        let StartedRun { process, is_new, kill_guard, finished } =
+            self.start_run(&run, stdin.as_deref(), reports_exit_only).await?;
+        if let Some(finished) = finished {
+            let result = RunResult::from_brief(process.id(), finished, cap, requested_at.elapsed());
+            return Ok(RunOutcome::Finished(Arc::new(result)));
         }
-        if let Some(stdin) = run.stdin.take().filter(|_| is_new) {
-            let process = Arc::clone(&process);
-            tokio::spawn(async move { process.feed(&stdin).await });
+        if let Some(stdin) = stdin.filter(|_| is_new) {
+            process.feed_stdin(stdin);
         }
-        let patience = match (run.yield_ms, run.on_timeout) {
+        let wait_ms = match (run.yield_ms, run.on_timeout) {
             (Some(ms), OnTimeout::Kill) => Some(ms),
             (Some(ms), OnTimeout::Detach) => Some(ms.min(timeout_ms)),
             (None, OnTimeout::Detach) => Some(timeout_ms),
             (None, OnTimeout::Kill) => None,
         };
-        match owned {
-            Some(owned) => self.await_own(process, owned, begun, cap, patience).await,
-            None => self.await_shared(process, cap, patience).await,
+        match kill_guard {
+            Some(guard) => self.await_own(process, guard, requested_at, cap, wait_ms).await,
+            None => self.await_shared(process, cap, wait_ms).await,
         }
     }
 
-    /// The time that a run gets which asks for `wanted`: the configured default, and never more than the maximum.
-    pub fn run_timeout_ms(&self, wanted: Option<u64>) -> u64 {
+    /// The time limit of a run: `requested` or the configured default, capped at the configured maximum.
+    pub fn run_timeout_ms(&self, requested: Option<u64>) -> u64 {
         let limits = self.process_config();
-        wanted.filter(|ms| *ms > 0).unwrap_or(limits.default_run_timeout_ms).min(limits.max_run_timeout_ms)
+        requested.filter(|ms| *ms > 0).unwrap_or(limits.default_run_timeout_ms).min(limits.max_run_timeout_ms)
     }
 
-    pub(crate) async fn begin_run(&self, run: &Run, brief: bool) -> Result<Begun> {
+    /// Starts a run, or finds the earlier run with the same idempotency key.
+    pub(crate) async fn start_run(
+        &self,
+        run: &Run,
+        stdin: Option<&[u8]>,
+        reports_exit_only: bool,
+    ) -> Result<StartedRun> {
+        if run.keep {
+            // A run that ends before the store is open would leave nothing to store.
+            self.services.history.wait_ready().await;
+        }
         loop {
             let mut record = self.new_record(run.spec.clone());
             record.ephemeral = true;
-            record.reader_comes = true;
-            // Whoever may get an id for it must find it again, also at the next server.
-            record.detached = run.detach || run.yield_ms.is_some() || run.on_timeout == OnTimeout::Detach;
-            record.idempotency = run.idempotency_key.as_ref().map(|key| Idempotency {
-                key: format!("run/{key}"),
-                request_hash: request_hash(&(&run.spec, &run.stdin)),
-            });
+            record.reader_expected = true;
+            // The response may contain the id of such a run, which must then be valid under the next server too.
+            record.detached = run.detach || run.keep || run.yield_ms.is_some() || run.on_timeout == OnTimeout::Detach;
+            record.idempotency = run
+                .idempotency_key
+                .as_ref()
+                .map(|key| Idempotency { key: format!("run/{key}"), request_hash: request_hash(&(&run.spec, &stdin)) });
             match self.services.table.reserve(&self.services, record, IfTagExists::Error)? {
-                Reserved::New(process) => {
-                    // Before it is started: the request may go away in the midst of that.
+                Reservation::New(process) => {
+                    // Guarded before the start: the request may be cancelled while the holder spawns.
                     let is_shared = run.detach || run.idempotency_key.is_some();
-                    let owned = (!is_shared).then(|| OwnRun(Some(Arc::clone(&process))));
-                    let started = if brief && !is_shared {
+                    let kill_guard = (!is_shared).then(|| KillGuard(Some(Arc::clone(&process))));
+                    let started = if reports_exit_only && !is_shared {
                         process.start_brief().await
                     } else {
-                        process.start().await.map(|()| None)
+                        process.start().await.map(|()| StartOutcome::Running)
                     };
-                    if let Ok(None) = started {
-                        return Ok(Begun { process, is_new: true, owned, over: None });
-                    }
-                    // It never ran, or has ended: there is nothing to be taken along any more.
-                    if let Some(owned) = owned {
-                        owned.let_go();
+                    let finished = match started {
+                        Ok(StartOutcome::Running) => {
+                            return Ok(StartedRun { process, is_new: true, kill_guard, finished: None });
+                        }
+                        Ok(StartOutcome::Finished(result)) => Ok(result),
+                        Err(error) => Err(error),
+                    };
+                    // It failed to start or has exited: there is nothing left to kill.
+                    if let Some(guard) = kill_guard {
+                        guard.disarm();
                     }
                     process.remove();
-                    return started.map(|over| Begun { process, is_new: true, owned: None, over });
+                    return Ok(StartedRun { process, is_new: true, kill_guard: None, finished: Some(finished?) });
                 }
-                Reserved::Existing(process) => {
-                    let look = |process: &Process| {
+                Reservation::Existing(process) => {
+                    let check = |process: &Process| {
                         (process.is_removed() || process.log().is_ok()).then(|| !process.is_removed())
                     };
-                    if process.until(look).await {
-                        return Ok(Begun { process, is_new: false, owned: None, over: None });
+                    if process.wait_for(check).await {
+                        return Ok(StartedRun { process, is_new: false, kill_guard: None, finished: None });
                     }
                 }
             }
         }
     }
 
+    /// Waits for a run that belongs to this request alone.
     async fn await_own(
         &self,
         process: Arc<Process>,
-        owned: OwnRun,
-        begun: Instant,
+        kill_guard: KillGuard,
+        requested_at: Instant,
         cap: usize,
-        patience: Option<u64>,
+        wait_ms: Option<u64>,
     ) -> Result<RunOutcome> {
         let mut collector = Collector::new(&process, cap, Flow::Lossless)?;
-        collector.begun = begun;
+        collector.started_at = requested_at;
         let finished = tokio::select! {
-            finished = within(patience, collector.run()) => finished,
-            () = self.services.link.until_gone() => return Err(Error::holder_gone()),
+            finished = with_timeout(wait_ms, collector.read_to_exit()) => finished,
+            () = self.services.link.wait_gone() => return Err(Error::holder_gone()),
         };
-        owned.let_go();
+        kill_guard.disarm();
         if finished.is_some() {
             let result = collector.finish();
-            // The collector may have seen the exit before the process itself has.
-            process.news();
+            // The collector may have read the exit before the holder's wake-up was handled.
+            process.sync_exit_from_log();
             process.remove();
-            // After the answer: to unmap a log takes longer than everything else here.
+            // Unmapping the log takes longer than everything else here, so the response does not wait for it.
             tokio::spawn(async move { drop(process) });
             return Ok(RunOutcome::Finished(Arc::new(result)));
         }
         process.promote();
-        Ok(RunOutcome::StillRunning { process, so_far: Arc::new(collector.so_far()) })
+        Ok(RunOutcome::StillRunning { process, so_far: Arc::new(collector.so_far().await) })
     }
 
-    async fn await_shared(&self, process: Arc<Process>, cap: usize, patience: Option<u64>) -> Result<RunOutcome> {
-        let mut collecting = self.services.collectors.of(&process, cap);
-        let collected = async { collecting.wait_for(Option::is_some).await.ok().and_then(|result| result.clone()) };
+    /// Waits for a run that other requests may wait for too.
+    async fn await_shared(&self, process: Arc<Process>, cap: usize, wait_ms: Option<u64>) -> Result<RunOutcome> {
+        let mut receiver = self.services.collectors.get_or_spawn(&process, cap);
+        let result = async { receiver.wait_for(Option::is_some).await.ok().and_then(|result| result.clone()) };
         let finished = tokio::select! {
-            finished = within(patience, collected) => finished,
-            () = self.services.link.until_gone() => return Err(Error::holder_gone()),
+            finished = with_timeout(wait_ms, result) => finished,
+            () = self.services.link.wait_gone() => return Err(Error::holder_gone()),
         };
         match finished {
             Some(Some(result)) => Ok(RunOutcome::Finished(result)),
             Some(None) => Err(Error::not_found(process.id())),
             None => {
                 process.promote();
-                let so_far = Collector::new(&process, cap, Flow::Live)?.so_far();
+                let so_far = Collector::new(&process, cap, Flow::Live)?.so_far().await;
                 Ok(RunOutcome::StillRunning { process, so_far: Arc::new(so_far) })
             }
         }
     }
 }
 
-async fn within<T>(patience_ms: Option<u64>, work: impl Future<Output = T>) -> Option<T> {
-    match patience_ms {
+async fn with_timeout<T>(timeout_ms: Option<u64>, work: impl Future<Output = T>) -> Option<T> {
+    match timeout_ms {
         None => Some(work.await),
         Some(ms) => tokio::time::timeout(Duration::from_millis(ms), work).await.ok(),
     }
 }
 
-pub(crate) struct Begun {
+pub(crate) struct StartedRun {
     pub(crate) process: Arc<Process>,
-    /// And not an earlier one with the same idempotency key.
+    /// False: an earlier run with the same idempotency key.
     is_new: bool,
-    /// Lives and dies with the request.
-    pub(crate) owned: Option<OwnRun>,
-    /// It has ended already, and left nothing but this.
-    over: Option<Over>,
+    /// Set if the run lives and dies with its request.
+    pub(crate) kill_guard: Option<KillGuard>,
+    /// The result of a brief run that has exited; nothing else is left of it.
+    finished: Option<BriefRunResult>,
 }
 
-/// A run whose request is still there. Dropped with the request, it takes the tree along.
-pub(crate) struct OwnRun(Option<Arc<Process>>);
+/// Ties a run to its request: dropped with the request, it kills and removes the run.
+pub(crate) struct KillGuard(Option<Arc<Process>>);
 
-impl OwnRun {
-    pub(crate) fn let_go(mut self) {
+impl KillGuard {
+    pub(crate) fn disarm(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for OwnRun {
+impl Drop for KillGuard {
     fn drop(&mut self) {
         if let Some(process) = self.0.take() {
             tokio::spawn(async move {
-                let _ = process.delete(true).await;
+                let _ = process.kill_and_remove().await;
             });
         }
     }
 }
 
+/// One of the `maxConcurrentRuns`.
 pub(crate) struct RunSlot(Arc<Services>);
 
 impl RunSlot {
-    pub(crate) fn take(services: &Arc<Services>) -> Result<Self> {
+    pub(crate) fn acquire(services: &Arc<Services>) -> Result<Self> {
         let limit = services.config().max_concurrent_runs;
-        services.table.runs.take(limit).map_err(|_| Error::Exhausted {
-            code: "run_limit",
-            message: format!("{limit} runs are under way already; try again later"),
-        })?;
-        Ok(Self(Arc::clone(services)))
+        if services.table.runs.try_acquire(limit) {
+            return Ok(Self(Arc::clone(services)));
+        }
+        let message = format!("the limit of {limit} concurrent runs is reached; try again later");
+        Err(Error::Exhausted { code: "run_limit", message })
     }
 }
 
 impl Drop for RunSlot {
     fn drop(&mut self) {
-        self.0.table.runs.give_back();
+        self.0.table.runs.release();
     }
 }
 
+/// Reads a run's log into a [`RunResult`], at most `cap` bytes per stream.
 struct Collector {
     result: RunResult,
     cap: usize,
-    begun: Instant,
+    started_at: Instant,
     log: Arc<Log>,
     cursor: Cursor,
 }
@@ -319,26 +350,26 @@ impl Collector {
         let result = RunResult { process_id: process.id().to_owned(), ..RunResult::default() };
         let mut cursor = Cursor::new(Arc::clone(&log), Start::At(0), flow, StreamFilter::All);
         cursor.expect_acknowledgements();
-        Ok(Self { result, cap, begun: Instant::now(), log, cursor })
+        Ok(Self { result, cap, started_at: Instant::now(), log, cursor })
     }
 
-    /// Reads until the exit. Sleeps until then, or until the ring is full: small runs wake it once.
-    async fn run(&mut self) {
-        while !self.take_what_is_there() {
-            self.log.until_exit_or_full(self.cursor.offset()).await;
+    /// Sleeps until the exit or until the ring is full, so a small run wakes it once.
+    async fn read_to_exit(&mut self) {
+        while !self.read_available().await {
+            self.log.wait_exit_or_full(self.cursor.offset()).await;
         }
     }
 
-    /// True at the exit.
-    fn take_what_is_there(&mut self) -> bool {
-        while let Some(item) = self.cursor.try_next(READ_BYTES) {
+    /// True if the exit was read.
+    async fn read_available(&mut self) -> bool {
+        while let Some(item) = self.cursor.next_now(READ_BYTES).await {
             match item {
-                Item::Bytes { stream, bytes, .. } => self.take(stream, &bytes),
+                Item::Bytes { stream, bytes, .. } => self.append(stream, &bytes),
                 Item::Gap { .. } => {
                     self.result.stdout_truncated = true;
                     self.result.stderr_truncated = true;
                 }
-                Item::BecameLive => {}
+                Item::BecameLive | Item::End => {}
                 Item::Exit(exit) => {
                     self.result.exit = Some(exit);
                     return true;
@@ -349,25 +380,25 @@ impl Collector {
         false
     }
 
-    fn take(&mut self, stream: Stream, bytes: &[u8]) {
-        let (kept, truncated) = match stream {
+    fn append(&mut self, stream: Stream, bytes: &[u8]) {
+        let (output, truncated) = match stream {
             Stream::Stderr => (&mut self.result.stderr, &mut self.result.stderr_truncated),
             _ => (&mut self.result.stdout, &mut self.result.stdout_truncated),
         };
-        let room = self.cap.saturating_sub(kept.len());
-        kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        let room = self.cap.saturating_sub(output.len());
+        output.extend_from_slice(&bytes[..bytes.len().min(room)]);
         *truncated |= bytes.len() > room;
     }
 
-    /// What it has printed until now; it may go on.
-    fn so_far(mut self) -> RunResult {
-        self.take_what_is_there();
+    /// The output until now of a run that continues.
+    async fn so_far(mut self) -> RunResult {
+        self.read_available().await;
         self.result.exit = None;
         self.finish()
     }
 
     fn finish(mut self) -> RunResult {
-        self.result.duration_ms = self.begun.elapsed().as_millis() as u64;
+        self.result.duration_ms = self.started_at.elapsed().as_millis() as u64;
         self.cursor.close();
         self.result
     }

@@ -1,50 +1,45 @@
-//! What every process needs of the rest of the core.
+//! The state that all processes, sessions and screens share. One instance per server, inside `Core`.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, RwLock};
 use std::time::Instant;
 
 use outlive_holder::clock;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
-use crate::archive::Archive;
 use crate::config::{Config, ProcessConfig};
 use crate::events::Events;
+use crate::history::History;
 use crate::holder_link::HolderLink;
 use crate::id;
-use crate::journal::{Change, Journal};
-use crate::process::{Record, SizeHistory, Spec};
+use crate::process::{Record, Spec};
 use crate::run::Collectors;
-use crate::session::Sessions;
-use crate::stored::Stored;
-use crate::table::Table;
+use crate::screen::ModelCache;
+use crate::session::SessionRegistry;
+use crate::store::archive::Archive;
+use crate::store::journal::{Change, Journal};
+use crate::store::values::ValueStore;
+use crate::table::ProcessTable;
 
 pub(crate) struct Services {
     pub(crate) link: HolderLink,
     pub(crate) journal: Arc<Journal>,
-    pub(crate) stored: Stored,
+    pub(crate) values: ValueStore,
     pub(crate) archive: Archive,
+    pub(crate) history: History,
     pub(crate) events: Events,
-    pub(crate) table: Table,
+    pub(crate) table: ProcessTable,
     pub(crate) collectors: Collectors,
-    pub(crate) sessions: Sessions,
+    pub(crate) sessions: SessionRegistry,
     pub(crate) process_config: RwLock<ProcessConfig>,
     pub(crate) config: RwLock<Config>,
-    /// When this server began.
-    pub(crate) begun: Instant,
-    /// Screens that are brought up to date although nobody looks do so one after the other.
-    pub(crate) keep_up_turn: Semaphore,
-    /// Screens that are worked out at the same time.
-    pub(crate) model_turns: Arc<Semaphore>,
-    /// Models that are kept between uses.
-    pub(crate) models_kept: AtomicUsize,
-    /// How often it was kept what one shows.
-    pub(crate) screen_checkpoints: AtomicU64,
-    /// Something ended, so something may have to be cleaned up.
-    pub(crate) ended: Notify,
+    /// When this server took over.
+    pub(crate) started_at: Instant,
+    pub(crate) model_cache: ModelCache,
+    /// A process or exec has ended, or limits changed: retention has work.
+    pub(crate) ended: Arc<Notify>,
 }
 
-/// Names of the two configurations in the journal.
+/// Journal names of the two configurations.
 pub(crate) const PROCESS_CONFIG: &str = "config/process";
 pub(crate) const CONFIG: &str = "config/outlive";
 
@@ -59,53 +54,27 @@ impl Services {
 
     pub(crate) fn set_process_config(&self, config: ProcessConfig) {
         *self.process_config.write().unwrap_or_else(std::sync::PoisonError::into_inner) = config;
-        self.keep(PROCESS_CONFIG, &config);
+        self.write_config(PROCESS_CONFIG, &config);
     }
 
     pub(crate) fn set_config(&self, config: Config) {
         *self.config.write().unwrap_or_else(std::sync::PoisonError::into_inner) = config;
-        self.keep(CONFIG, &config);
+        self.write_config(CONFIG, &config);
     }
 
-    fn keep(&self, name: &str, value: &impl serde::Serialize) {
+    fn write_config(&self, name: &str, value: &impl serde::Serialize) {
         let value = serde_json::to_vec(value).unwrap_or_default();
         self.journal.append(&[Change::Put { name: name.to_owned(), value }]);
     }
 
-    /// The record of a new process, under an id and a key that nobody else has.
+    /// The record of a new process, with an unused id and key.
     pub(crate) fn new_record(&self, spec: Spec) -> Record {
         let created_at_ms = clock::wall_ms();
         let key = std::iter::repeat_with(id::new_key).find(|key| !self.table.has_key(*key)).unwrap_or_else(id::new_key);
-        Record {
-            id: id::new_id("proc", created_at_ms, key),
-            key,
-            spec,
-            created_at_ms,
-            generation: 0,
-            started_at_ms: None,
-            pid: None,
-            exit: None,
-            log_dropped: false,
-            log_end: None,
-            started_offset: 0,
-            archived: None,
-            ephemeral: false,
-            detached: false,
-            reader_comes: false,
-            announced: false,
-            idempotency: None,
-            size: None,
-            sizes: SizeHistory::default(),
-            restarts: 0,
-            stop_wanted: false,
-            reserved: false,
-            restart_wanted: false,
-            last_attach_at_ms: None,
-            hidden: false,
-        }
+        Record::new(id::new_id("proc", created_at_ms, key), key, spec, created_at_ms)
     }
 
-    pub(crate) fn process_ended(&self) {
+    pub(crate) fn notify_process_ended(&self) {
         self.ended.notify_one();
     }
 }

@@ -1,6 +1,12 @@
-//! Signals by name and number.
+//! Names and numbers of signals.
 
 use crate::{Error, Result};
+
+pub const HUP: u8 = 1;
+pub const INT: u8 = 2;
+pub const KILL: u8 = 9;
+pub const TERM: u8 = 15;
+pub const CONT: u8 = 18;
 
 const NAMES: [(&str, u8); 31] = [
     ("HUP", 1),
@@ -44,7 +50,7 @@ pub fn name(number: i32) -> String {
     }
 }
 
-/// Understands `TERM`, `SIGTERM`, `sigterm` and `15`.
+/// Accepts `TERM`, `SIGTERM`, `sigterm` and `15`.
 pub fn parse(text: &str) -> Result<u8> {
     let upper = text.trim().to_ascii_uppercase();
     let short = upper.strip_prefix("SIG").unwrap_or(&upper);
@@ -59,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_numbers() {
+    fn signals_parse_by_name_and_by_number() {
         for text in ["TERM", "SIGTERM", "sigterm", "15", " 15 "] {
             assert_eq!(parse(text), Ok(15));
         }

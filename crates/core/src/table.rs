@@ -1,8 +1,10 @@
-//! All processes by id, holder's key, tag, pid and idempotency key; and the slots that limit how many run.
+//! The table of all processes by id, holder key, tag, pid and idempotency key; and the slots that limit how many run.
 //!
-//! Lock order: the table's lock may be held while a process's own is taken, never the other way round.
+//! Lock order: the table's lock may be held while a process's own lock is taken, never the other way round.
 
-use std::collections::{BTreeMap, HashMap};
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
@@ -11,89 +13,113 @@ use crate::services::Services;
 use crate::{Error, Result, lock};
 
 #[derive(Default)]
-pub(crate) struct Table {
+pub(crate) struct ProcessTable {
     maps: Mutex<Maps>,
-    /// Managed processes that run or are being started.
+    /// Managed processes that are running or starting.
     pub(crate) processes: Slots,
     /// One-shot runs.
     pub(crate) runs: Slots,
 }
 
 #[derive(Default)]
-#[expect(clippy::struct_field_names, reason = "each is named by what it is looked up by")]
+#[expect(clippy::struct_field_names, reason = "each map is named by its key")]
 struct Maps {
-    /// Ids sort by birth.
-    by_id: BTreeMap<String, Arc<Process>>,
+    /// Sorted by creation time, as ids are.
+    by_id: BTreeSet<ById>,
     by_key: HashMap<u64, Arc<Process>>,
     by_tag: HashMap<String, Arc<Process>>,
-    /// The latest that had it: the system gives pids out again.
+    /// The latest process with that pid; the kernel reuses pids.
     by_pid: HashMap<u32, Arc<Process>>,
     by_idempotency: HashMap<String, Arc<Process>>,
 }
 
-/// A count that never passes its limit.
+/// A process that is ordered by its id, which it keeps itself: with thousands of processes, copies of the ids would count.
+struct ById(Arc<Process>);
+
+impl Borrow<str> for ById {
+    fn borrow(&self) -> &str {
+        self.0.id()
+    }
+}
+
+impl Ord for ById {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.id().cmp(other.0.id())
+    }
+}
+
+impl PartialOrd for ById {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for ById {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.id() == other.0.id()
+    }
+}
+
+impl Eq for ById {}
+
+/// A counting limit, checked when a slot is acquired.
 #[derive(Default)]
 pub(crate) struct Slots(AtomicU64);
 
 impl Slots {
-    pub(crate) fn take(&self, limit: u64) -> Result<()> {
-        self.0
-            .fetch_update(SeqCst, SeqCst, |taken| (taken < limit).then_some(taken + 1))
-            .map(|_| ())
-            .map_err(|_| Error::conflict("process_limit", format!("max concurrent process limit reached ({limit})")))
+    /// False: `limit` slots are in use.
+    pub(crate) fn try_acquire(&self, limit: u64) -> bool {
+        self.0.fetch_update(SeqCst, SeqCst, |used| (used < limit).then_some(used + 1)).is_ok()
     }
 
-    pub(crate) fn take_anyway(&self) {
+    /// For a process that runs already, whatever the limit is.
+    pub(crate) fn acquire_unlimited(&self) {
         self.0.fetch_add(1, SeqCst);
     }
 
-    pub(crate) fn give_back(&self) {
+    pub(crate) fn release(&self) {
         self.0.fetch_sub(1, SeqCst);
     }
 
-    pub(crate) fn taken(&self) -> u64 {
+    pub(crate) fn in_use(&self) -> u64 {
         self.0.load(SeqCst)
     }
 }
 
-/// What became of a wish for a new process.
-pub(crate) enum Reserved {
+pub(crate) enum Reservation {
     New(Arc<Process>),
-    /// One with that tag or idempotency key is there already.
+    /// A process with that tag or idempotency key exists.
     Existing(Arc<Process>),
 }
 
-impl Table {
-    /// Makes a process if its tag and idempotency key are free, as one step.
+impl ProcessTable {
+    /// Creates a process if its tag and idempotency key are free, as one atomic step.
     pub(crate) fn reserve(
         &self,
         services: &Arc<Services>,
         record: Record,
         if_tag_exists: IfTagExists,
-    ) -> Result<Reserved> {
+    ) -> Result<Reservation> {
         let mut maps = lock(&self.maps);
         if let Some(idempotency) = &record.idempotency
             && let Some(process) = maps.by_idempotency.get(&idempotency.key)
         {
             if process.idempotency().is_some_and(|first| first.request_hash != idempotency.request_hash) {
-                return Err(Error::conflict(
-                    "idempotency_key_reused",
-                    "this idempotency key was used for a different request; use a new key",
-                ));
+                return Err(Error::idempotency_key_reused());
             }
-            return Ok(Reserved::Existing(Arc::clone(process)));
+            return Ok(Reservation::Existing(Arc::clone(process)));
         }
         if let Some(tag) = &record.spec.tag
-            && let Some(process) = maps.by_tag.get(tag).filter(|process| !process.is_over())
+            && let Some(process) = maps.by_tag.get(tag).filter(|process| !process.has_exited())
         {
             return match if_tag_exists {
-                IfTagExists::Return => Ok(Reserved::Existing(Arc::clone(process))),
+                IfTagExists::Return => Ok(Reservation::Existing(Arc::clone(process))),
                 IfTagExists::Error => Err(tag_taken(tag, process.id())),
             };
         }
         let process = Process::create(Arc::clone(services), record);
         maps.insert(&process);
-        Ok(Reserved::New(process))
+        Ok(Reservation::New(process))
     }
 
     pub(crate) fn adopt(&self, process: &Arc<Process>) {
@@ -104,24 +130,24 @@ impl Table {
         let mut maps = lock(&self.maps);
         maps.by_id.remove(process.id());
         maps.by_key.remove(&process.key());
-        let is_it = |other: &mut Arc<Process>| other.id() == process.id();
-        maps.by_tag.retain(|_, other| !is_it(other));
+        let is_same = |other: &Arc<Process>| other.id() == process.id();
+        maps.by_tag.retain(|_, other| !is_same(other));
         if let Some((pid, _)) = process.last_start() {
-            maps.give_up_pid(pid, process);
+            maps.release_pid(pid, process);
         }
-        maps.by_idempotency.retain(|_, other| !is_it(other));
+        maps.by_idempotency.retain(|_, other| !is_same(other));
     }
 
-    /// Gives `process` another tag, if no other one that has not ended has it.
+    /// Changes the tag of `process`; fails if another process that has not exited has it.
     pub(crate) fn retag(&self, process: &Arc<Process>, tag: Option<&str>) -> Result<()> {
         let mut maps = lock(&self.maps);
-        if !maps.by_id.contains_key(process.id()) {
+        if !maps.by_id.contains(process.id()) {
             return Err(Error::not_found(process.id()));
         }
         if let Some(tag) = tag {
             if let Some(other) = maps.by_tag.get(tag)
                 && other.id() != process.id()
-                && !other.is_over()
+                && !other.has_exited()
             {
                 return Err(tag_taken(tag, other.id()));
             }
@@ -131,25 +157,25 @@ impl Table {
         Ok(())
     }
 
-    /// It has been started with this pid, so whoever had it before has it no more; nor has it the one it had.
-    pub(crate) fn note_pid(&self, process: &Arc<Process>, pid: u32, before: Option<u32>) {
+    /// Maps `pid` to `process`, replacing an older process with that pid, and drops the process's `previous` pid.
+    pub(crate) fn set_pid(&self, process: &Arc<Process>, pid: u32, previous: Option<u32>) {
         let mut maps = lock(&self.maps);
-        if let Some(before) = before {
-            maps.give_up_pid(before, process);
+        if let Some(previous) = previous {
+            maps.release_pid(previous, process);
         }
-        // Somebody may have removed it this very moment.
-        if maps.by_id.contains_key(process.id()) {
+        // The process may have been removed concurrently.
+        if maps.by_id.contains(process.id()) {
             maps.by_pid.insert(pid, Arc::clone(process));
         }
     }
 
-    /// By id, `tag:NAME` or `pid:NUMBER`.
+    /// Finds a process by id, `tag:NAME` or `pid:NUMBER`.
     pub(crate) fn find(&self, name: &str) -> Result<Arc<Process>> {
         let maps = lock(&self.maps);
         let found = match name.split_once(':') {
             Some(("tag", tag)) => maps.by_tag.get(tag),
             Some(("pid", pid)) => pid.parse().ok().and_then(|pid: u32| maps.by_pid.get(&pid)),
-            _ => maps.by_id.get(name),
+            _ => maps.by_id.get(name).map(|ById(process)| process),
         };
         found.cloned().ok_or_else(|| Error::not_found(name))
     }
@@ -162,24 +188,24 @@ impl Table {
         lock(&self.maps).by_key.contains_key(&key)
     }
 
-    /// Everything, oldest first.
+    /// All processes, oldest first.
     pub(crate) fn all(&self) -> Vec<Arc<Process>> {
-        lock(&self.maps).by_id.values().cloned().collect()
+        lock(&self.maps).by_id.iter().map(|ById(process)| Arc::clone(process)).collect()
     }
 }
 
 impl Maps {
-    fn give_up_pid(&mut self, pid: u32, process: &Process) {
-        if self.by_pid.get(&pid).is_some_and(|known| known.id() == process.id()) {
+    fn release_pid(&mut self, pid: u32, process: &Process) {
+        if self.by_pid.get(&pid).is_some_and(|other| other.id() == process.id()) {
             self.by_pid.remove(&pid);
         }
     }
 
     fn insert(&mut self, process: &Arc<Process>) {
-        self.by_id.insert(process.id().to_owned(), Arc::clone(process));
+        self.by_id.insert(ById(Arc::clone(process)));
         self.by_key.insert(process.key(), Arc::clone(process));
         if let Some(tag) = process.tag() {
-            let newer = self.by_tag.get(&tag).is_none_or(|other| other.is_over() || other.id() < process.id());
+            let newer = self.by_tag.get(&tag).is_none_or(|other| other.has_exited() || other.id() < process.id());
             if newer {
                 self.by_tag.insert(tag, Arc::clone(process));
             }
@@ -197,5 +223,8 @@ impl Maps {
 }
 
 fn tag_taken(tag: &str, id: &str) -> Error {
-    Error::conflict("tag_exists", format!("the tag {tag:?} belongs to {id}; choose another, or ifTagExists: return"))
+    Error::conflict(
+        "tag_exists",
+        format!("tag {tag:?} is used by {id}; choose another tag, or send ifTagExists: return"),
+    )
 }

@@ -1,7 +1,7 @@
-//! The clocks of outlive; those of time are in whole milliseconds.
+//! The clocks of outlive.
 //!
-//! Deadlines use `boot_ms` (never jumps, counts suspended time, shared by holder and server);
-//! times that people see use `wall_ms`.
+//! Deadlines use `boot_ms`: it never jumps, counts suspended time, and is shared by holder and server. Times that users
+//! see use `wall_ms`. Names tell them apart: `…_at` is a time on the boot clock, `…_at_ms` one on the wall clock.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ pub fn wall_ms() -> u64 {
     read(ClockId::Realtime)
 }
 
-/// How long this thread has worked, without the times in which others did.
+/// CPU time of this thread.
 pub fn thread_cpu() -> Duration {
-    let worked = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(worked.tv_sec as u64, worked.tv_nsec as u32)
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

@@ -1,17 +1,17 @@
-//! The part of outlive that must not die.
+//! The holder: the process of outlive that must not die.
 //!
-//! The holder spawns programs, reaps them, records their output into shared logs and keeps what has to survive
-//! the server: listeners, records, deadlines, descriptors. It knows nothing of HTTP or of meaning, has no
-//! async runtime, and every loop iteration is bounded.
+//! It spawns and reaps programs, records their output into shared logs, and stores everything that must survive the
+//! server: listeners, records, deadlines, descriptors. It knows neither HTTP nor the meaning of what it stores, has no
+//! async runtime, and bounds the work of every loop iteration.
 
 pub mod clock;
-mod hold;
+mod event_loop;
 pub mod log;
 mod spawn;
 pub mod tree;
 pub mod wire;
 
-pub use hold::{Initial, Settings, block_signals, check, hold, say};
+pub use event_loop::{InitialState, Settings, block_signals, check, hold};
 
-/// Process keys have at most this many bits, so that one fits into a mark and beside the kind of an event.
+/// Width of a process key. It must fit into a tree tag, and into epoll user data next to the kind of the source.
 pub(crate) const KEY_BITS: u32 = 40;

@@ -1,7 +1,7 @@
-//! What the fuzz targets in `fuzz/` call: every parser that reads what somebody else has sent, from bytes.
+//! The entry points of the fuzz targets in `fuzz/`: every parser of input that another party has sent.
 //!
-//! Exists only for them and for the test below, which passes their seeds through. A function here panics when a promise is broken; what it may return or
-//! refuse is nobody's business. The parsers that only the API sees are in `api/fuzzing.rs`.
+//! Compiled only for fuzzing and for the test below, which passes the seeds through. A function panics when an
+//! invariant is violated; its result does not matter. The parsers of the native API are in `api/fuzzing.rs`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::LazyLock;
@@ -11,21 +11,22 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderName, HeaderValue, Method, Request, Uri, header};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::access::door::Door;
+use crate::access::origin::OriginPolicy;
 use crate::access::token::{self, Token};
 use crate::access::{Access, Credential, Scope};
 use outlive_core::attach::Size;
 use outlive_core::screen::{Model, repaint};
 
-pub use crate::api::fuzzing::{event_ids, json_bodies, queries, socket_frames};
+pub use crate::api::fuzzing::{event_ids, json_bodies};
+use crate::cli::client::position::Position;
+use crate::cli::client::socket::{Frame, parse_message};
+use crate::cli::client::sse::{SseEvent, SseParser};
 use crate::cli::events::describe;
-use crate::cli::wire::position::Position;
-use crate::cli::wire::socket::{Frame, understand};
-use crate::cli::wire::sse::{Event, Parser};
-use crate::peer::Peer;
+use crate::dialect::{SandboxAgentFrame, SandboxAgentQuery};
+use crate::http::peer::Peer;
 use crate::settings::Settings;
 
-/// A request without a body, written as HTTP/1 is: `METHOD TARGET`, then a header per line.
+/// Parses a request without a body: `METHOD TARGET`, then a header per line.
 pub(crate) fn request(data: &[u8]) -> Option<Parts> {
     let mut lines = data.split(|byte| *byte == b'\n');
     let first = lines.next()?;
@@ -42,12 +43,41 @@ pub(crate) fn request(data: &[u8]) -> Option<Parts> {
     Some(parts)
 }
 
-/// Messages of the E2B dialect, and the envelopes they come in.
+/// Queries of the native API and of sandbox-agent.
+pub fn queries(data: &[u8]) {
+    crate::api::fuzzing::queries(data);
+    if let Some(mut parts) = crate::api::fuzzing::request_with_query(data) {
+        crate::api::fuzzing::query::<SandboxAgentQuery>(&mut parts);
+    }
+}
+
+/// Text frames of the native socket and of sandbox-agent's, whose frames are all valid on the native one.
+pub fn socket_frames(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let is_sandbox_agent_frame = crate::api::fuzzing::body::<SandboxAgentFrame>(data).is_some();
+    assert!(crate::api::fuzzing::socket_frame(text) || !is_sandbox_agent_frame);
+}
+
+/// Requests, frames, archives and paths of Cloudflare's clients, and output of their programs.
+#[cfg(feature = "cloudflare")]
+pub fn cloudflare_inputs(data: &[u8]) {
+    crate::dialect::fuzz_cloudflare_inputs(data);
+}
+
+/// Messages of the E2B dialect and their envelopes.
+#[cfg(feature = "e2b")]
 pub fn e2b_messages(data: &[u8]) {
     crate::dialect::fuzz_e2b_messages(data);
 }
 
-/// What clients of the OpenSandbox dialect send, and what their programs print.
+/// Requests of OpenCode's clients, and output of their programs.
+#[cfg(feature = "opencode")]
+pub fn opencode_inputs(data: &[u8]) {
+    crate::dialect::fuzz_opencode_inputs(data);
+}
+
+/// Requests of OpenSandbox clients, and output of their programs.
+#[cfg(feature = "opensandbox")]
 pub fn opensandbox_inputs(data: &[u8]) {
     crate::dialect::fuzz_opensandbox_inputs(data);
 }
@@ -56,15 +86,16 @@ const HOST: &str = "box.example";
 const HOST_WITH_PORT: &str = "fixed.example:81";
 const ORIGIN: &str = "https://app.example";
 
-/// Whoever is let through the door named an address, localhost or an allowed name, and comes from no foreign page.
-pub fn door(data: &[u8]) {
+/// A request that the origin policy accepts names an address, localhost or an allowed name, and comes from no foreign
+/// page.
+pub fn origin_policy(data: &[u8]) {
     let Some(parts) = request(data) else { return };
-    let door = Door::new(&[HOST.to_owned(), HOST_WITH_PORT.to_owned()], &[ORIGIN.to_owned()]);
-    let Ok(allowed) = door.check(&parts.method, &parts.uri, &parts.headers, true) else { return };
+    let policy = OriginPolicy::new(&[HOST.to_owned(), HOST_WITH_PORT.to_owned()], &[ORIGIN.to_owned()]);
+    let Ok(allowed) = policy.check(&parts.method, &parts.uri, &parts.headers, true) else { return };
     let text = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
     let target = parts.uri.authority().map(Authority::as_str);
     let hosts: Vec<&str> = text("host").into_iter().chain(target).collect();
-    assert!(!hosts.is_empty() && hosts.iter().all(|host| is_welcome(host)), "let in as {hosts:?}");
+    assert!(!hosts.is_empty() && hosts.iter().all(|host| is_allowed(host)), "accepted {hosts:?}");
     match text("origin") {
         Some(origin) if origin.eq_ignore_ascii_case(ORIGIN) => assert!(allowed.is_some()),
         Some(origin) => {
@@ -78,8 +109,8 @@ pub fn door(data: &[u8]) {
     }
 }
 
-/// By the http crate's own idea of what an authority is, not by ours.
-fn is_welcome(host: &str) -> bool {
+/// Parses the authority with the http crate, independently of the policy.
+fn is_allowed(host: &str) -> bool {
     let lower = host.to_ascii_lowercase();
     let Ok(name) = lower.parse::<Authority>().map(|authority| authority.host().to_owned()) else { return false };
     let bare = name.strip_suffix('.').unwrap_or(&name);
@@ -92,7 +123,7 @@ fn is_welcome(host: &str) -> bool {
 
 fn is_own(origin: &str, host: &str) -> bool {
     let (origin, host) = (origin.to_ascii_lowercase(), host.to_ascii_lowercase());
-    let Some((scheme, place)) = origin.split_once("://") else { return false };
+    let Some((scheme, authority)) = origin.split_once("://") else { return false };
     let default = match scheme {
         "http" => 80,
         "https" => 443,
@@ -102,12 +133,12 @@ fn is_own(origin: &str, host: &str) -> bool {
         let authority: Authority = text.parse().ok()?;
         Some((authority.host().to_owned(), authority.port_u16().unwrap_or(default)))
     };
-    place == host || split(place).is_some_and(|place| Some(place) == split(&host))
+    authority == host || split(authority).is_some_and(|origin| Some(origin) == split(&host))
 }
 
 const SECRET: &str = "correct-horse-battery";
 
-/// Only who shows the token is let in, and a query is looked at only where a browser has no other way.
+/// Only the right token is accepted, and the query is read only for a socket upgrade.
 pub fn credentials(data: &[u8]) {
     static ACCESS: LazyLock<Access> = LazyLock::new(|| {
         let tokens = vec![Token::new("fuzz", Scope::Write, SECRET)];
@@ -115,60 +146,60 @@ pub fn credentials(data: &[u8]) {
     });
     let Some(parts) = request(data) else { return };
     let peer = Peer::Tcp(SocketAddr::from(([127, 0, 0, 1], 1)));
-    let shown = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or("");
-    for is_attach in [false, true] {
-        let credential = crate::api::fuzzing::credential(&parts, is_attach);
+    let authorization = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or("");
+    for is_socket_route in [false, true] {
+        let credential = crate::api::fuzzing::credential(&parts, is_socket_route);
         let by_query = match &credential {
-            Some(Credential::Token(token)) => !shown.contains(token.as_str()),
+            Some(Credential::Token(token)) => !authorization.contains(token.as_str()),
             Some(Credential::Ticket(_)) => true,
             None => false,
         };
-        assert!(!by_query || (is_attach && parts.headers.contains_key(header::UPGRADE)), "a query was looked at");
-        let is_let_in = ACCESS.admit(&peer, credential.as_ref()).is_ok();
+        assert!(!by_query || (is_socket_route && parts.headers.contains_key(header::UPGRADE)), "the query was read");
+        let is_accepted = ACCESS.authenticate(&peer, credential.as_ref()).is_ok();
         let is_right = matches!(&credential, Some(Credential::Token(token)) if token == SECRET);
-        assert_eq!(is_let_in, is_right);
+        assert_eq!(is_accepted, is_right);
     }
 }
 
-/// All that may be said about a token file; anything else would come out of the file.
-const COMPLAINTS: [&str; 5] = [
-    "its last line has no end: it may be half of a line",
-    "the scope is read, write or admin",
+/// All errors about a token file; any other text would quote the file.
+const TOKEN_FILE_ERRORS: [&str; 5] = [
+    "its last line has no line break and may be incomplete",
+    "the scope must be read, write or admin",
     "expected TOKEN [SCOPE [NAME]]",
-    "the same token is there twice",
+    "duplicate token",
     "it has no token",
 ];
 
-/// A token file is never quoted, and what is read is what stands there.
+/// Errors never quote the token file, and exactly its tokens are read.
 pub fn token_file(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match token::parse_file(text) {
         Err(error) => {
             let numbered = error.strip_prefix("line ").and_then(|rest| rest.split_once(": "));
-            let complaint = match numbered {
-                Some((number, complaint)) if number.parse::<usize>().is_ok() => complaint,
+            let reason = match numbered {
+                Some((number, reason)) if number.parse::<usize>().is_ok() => reason,
                 _ => error.as_str(),
             };
-            assert!(COMPLAINTS.contains(&complaint), "{error}");
+            assert!(TOKEN_FILE_ERRORS.contains(&reason), "{error}");
         }
         Ok(tokens) => {
             let secrets = text.lines().filter_map(|line| line.split_whitespace().next());
             let secrets: Vec<&str> = secrets.filter(|word| !word.starts_with('#')).collect();
             assert_eq!(tokens.len(), secrets.len());
             for (token, secret) in tokens.iter().zip(secrets) {
-                assert_eq!(token.digest, token::Digest::of(secret));
+                assert_eq!(token.digest, token::Digest::new(secret));
             }
         }
     }
 }
 
-/// Events are the same however the bytes are cut, and a line about one does not reach the user's terminal.
+/// Events do not depend on how the bytes are split, and their description contains no control characters.
 pub fn sse(data: &[u8]) {
     let mut whole = Vec::new();
-    Parser::default().feed(data, |event| whole.push(event));
+    SseParser::default().feed(data, |event| whole.push(event));
     let step = 1 + usize::from(data.first().copied().unwrap_or(0) % 7);
-    let mut parts: Vec<Event> = Vec::new();
-    let mut parser = Parser::default();
+    let mut parts: Vec<SseEvent> = Vec::new();
+    let mut parser = SseParser::default();
     for part in data.chunks(step) {
         parser.feed(part, |event| parts.push(event));
     }
@@ -182,7 +213,8 @@ pub fn sse(data: &[u8]) {
     }
 }
 
-/// A server that makes up offsets does not confuse the client's place. A line is a frame, a text if it begins with `{`.
+/// Made-up offsets of a server never move the client's position backwards. Each line is a frame, text if it starts with
+/// `{`.
 pub fn server_frames(data: &[u8]) {
     let mut position = Position::default();
     for line in data.split(|byte| *byte == b'\n') {
@@ -191,29 +223,29 @@ pub fn server_frames(data: &[u8]) {
             _ => Message::binary(line.to_vec()),
         };
         let before = position.next();
-        match understand(message) {
-            Frame::Ready(ready) => drop(position.ready(ready.offset).map(|gap| gap.describe())),
-            Frame::Gap { to } => drop(position.gap(to).map(|gap| gap.describe())),
+        match parse_message(message) {
+            Frame::Ready(ready) => drop(position.on_connected(ready.offset).map(|gap| gap.describe())),
+            Frame::Gap { to } => drop(position.skip_to(to).map(|gap| gap.describe())),
             Frame::Bytes(bytes) => {
-                let known = position.arrived(bytes.len());
+                let known = position.on_received(bytes.len());
                 assert!(known <= bytes.len());
-                position.printed(bytes.len() - known);
+                position.on_printed(bytes.len() - known);
             }
-            Frame::Exit(ending) => {
-                let _ = (ending.exit_code(), ending.describe());
+            Frame::Exit(exit_status) => {
+                let _ = (exit_status.exit_code(), exit_status.describe());
             }
             _ => {}
         }
         assert!(position.next() >= before, "went back from {before:?} to {:?}", position.next());
-        position.acknowledge_much();
+        position.take_due_ack();
     }
-    if let Some(told) = position.acknowledge_all() {
+    if let Some(told) = position.take_ack() {
         assert!(Some(told) <= position.next());
     }
 }
 
-/// What a program prints, with a new size now and then (0xfe and two bytes): it must be possible to say what is on the screen, and to go
-/// on from what was said.
+/// Any output, with size changes (0xfe and two bytes) in between, leads to a screen that can be repainted, and the
+/// repaint leads to a screen again.
 pub fn screens(data: &[u8]) {
     let size = |cols: u8, rows: u8| Size { cols: u16::from(cols), rows: u16::from(rows) };
     let mut model = Model::new(size(20, 6));
@@ -224,11 +256,11 @@ pub fn screens(data: &[u8]) {
         model.resize(size(*cols, *rows));
         model.feed(printed);
     }
-    assert!(model.kept_back() <= data.len() as u64);
+    assert!(model.pending_bytes() <= data.len() as u64);
     let painted = repaint(&model, 1000);
     assert!(painted.starts_with("\x1bc"));
     let again = Model::restored(size(20, 6), &painted);
-    assert_eq!(again.kept_back(), 0);
+    assert_eq!(again.pending_bytes(), 0);
     let _ = repaint(&again, 1000);
 }
 
@@ -238,17 +270,23 @@ mod tests {
 
     use super::*;
 
-    /// Without the tools for fuzzing the targets would be compiled by nobody; and what was found once stays among the seeds.
+    /// Compiles the targets without the tools for fuzzing. Inputs that once failed are among the seeds.
     #[test]
     fn every_seed_passes_its_target() {
         type Target = fn(&[u8]);
-        let targets: [(&str, Target); 12] = [
+        let targets: &[(&str, Target)] = &[
+            #[cfg(feature = "cloudflare")]
+            ("cloudflare_inputs", cloudflare_inputs),
             ("credentials", credentials),
-            ("door", door),
+            #[cfg(feature = "e2b")]
             ("e2b_messages", e2b_messages),
             ("event_ids", event_ids),
             ("json_bodies", json_bodies),
+            #[cfg(feature = "opencode")]
+            ("opencode_inputs", opencode_inputs),
+            #[cfg(feature = "opensandbox")]
             ("opensandbox_inputs", opensandbox_inputs),
+            ("origin_policy", origin_policy),
             ("queries", queries),
             ("screens", screens),
             ("server_frames", server_frames),

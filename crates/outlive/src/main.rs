@@ -1,4 +1,4 @@
-//! All of it is in the library, so that fuzz targets reach the parsers.
+//! The program is in the library, so that fuzz targets can call its parsers.
 
 fn main() -> std::process::ExitCode {
     outlive::main()

@@ -1,39 +1,39 @@
-//! Events and logs as streams: order, resumption, filters, ends.
+//! The event stream and followed logs: order, resumption, filters, and the end of the stream.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod harness;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use harness::http::{Event, Events};
+use harness::http::{Event, EventStream};
 use harness::socket::Socket;
-use harness::{Outlive, eventually};
+use harness::{Outlive, Setup, eventually};
 use serde_json::{Value, json};
 
-fn follow(outlive: &Outlive, path: &str, last: Option<&str>) -> Events {
-    let headers: Vec<(&str, &str)> = last.map(|id| ("last-event-id", id)).into_iter().collect();
+fn follow(outlive: &Outlive, path: &str, last_event_id: Option<&str>) -> EventStream {
+    let headers: Vec<(&str, &str)> = last_event_id.map(|id| ("last-event-id", id)).into_iter().collect();
     let open = outlive.http().open("GET", path, &headers, None).unwrap();
     assert_eq!(open.status, 200, "{path}");
     assert_eq!(open.header("content-type"), Some("text/event-stream"));
-    Events::new(open)
+    EventStream::new(open)
 }
 
-fn data(event: &Event) -> Value {
+fn parse_data(event: &Event) -> Value {
     serde_json::from_str(&event.data).unwrap()
 }
 
-/// Name, reason if any, and process of an event.
-fn brief(event: &Event) -> (String, String, String) {
-    let body = data(event);
+/// Returns the name, the reason (or an empty string) and the process id of an event.
+fn summarize(event: &Event) -> (String, String, String) {
+    let body = parse_data(event);
     assert_eq!(body["type"], event.name.as_str());
     assert!(body["atMs"].is_u64());
     let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
     (event.name.clone(), text(&body["reason"]), text(&body["process"]["id"]))
 }
 
-/// Sequence number of an event id, checked against the epoch.
-fn sequence(outlive: &Outlive, event: &Event) -> u64 {
+/// Parses the sequence number of an event id, and checks its epoch.
+fn parse_sequence(outlive: &Outlive, event: &Event) -> u64 {
     let epoch = outlive.get("/v1/health").json["bootId"].as_str().unwrap().to_owned();
     event
         .id
@@ -42,14 +42,14 @@ fn sequence(outlive: &Outlive, event: &Event) -> u64 {
         .unwrap_or_else(|| panic!("{}", event.id))
 }
 
-fn delete(outlive: &Outlive, id: &str) {
+fn force_delete(outlive: &Outlive, id: &str) {
     assert_eq!(outlive.delete(&format!("/v1/processes/{id}?force=true")).status, 204);
 }
 
 // ---- /v1/events ----
 
 #[test]
-fn a_life_is_told_in_order() {
+fn lifecycle_events_arrive_in_order() {
     let outlive = Outlive::start();
     let mut events = follow(&outlive, "/v1/events", None);
     let id = outlive.start_process(json!({ "command": "cat", "tty": true, "start": false, "tag": "t" }));
@@ -59,11 +59,11 @@ fn a_life_is_told_in_order() {
     outlive.post(&format!("/v1/processes/{id}/resize"), &json!({ "cols": 101, "rows": 31 }));
     let headers = [("content-type", "application/json")];
     outlive.http().send("PATCH", &format!("/v1/processes/{id}"), &headers, Some(b"{\"label\":\"l\"}"));
-    socket.cut();
+    socket.disconnect();
     eventually("the detach", || (outlive.info(&id)["attachments"] == 0).then_some(()));
     call("stop?waitMs=30000");
     outlive.wait_exit(&id);
-    delete(&outlive, &id);
+    force_delete(&outlive, &id);
     let expected = [
         ("process.created", ""),
         ("process.updated", "started"),
@@ -77,11 +77,11 @@ fn a_life_is_told_in_order() {
     let mut last = None;
     for (name, reason) in expected {
         let event = events.next().unwrap();
-        assert_eq!(brief(&event), (name.to_owned(), reason.to_owned(), id.clone()));
-        let number = sequence(&outlive, &event);
+        assert_eq!(summarize(&event), (name.to_owned(), reason.to_owned(), id.clone()));
+        let number = parse_sequence(&outlive, &event);
         assert!(last.is_none_or(|last| number == last + 1), "{last:?} then {number}");
         last = Some(number);
-        let process = &data(&event)["process"];
+        let process = &parse_data(&event)["process"];
         match reason {
             "resized" => assert_eq!((&process["cols"], &process["rows"]), (&json!(101), &json!(31))),
             "patched" => assert_eq!(process["label"], "l"),
@@ -92,33 +92,33 @@ fn a_life_is_told_in_order() {
             assert_eq!((&process["status"], &process["exitReason"]), (&json!("exited"), &json!("stopped")));
         }
     }
-    // A forced delete says again that the rest of the tree is to end.
-    assert_eq!(brief(&events.until("process.deleted")).2, id);
+    // A forced delete first repeats the request to kill the rest of the tree.
+    assert_eq!(summarize(&events.skip_to("process.deleted")).2, id);
 }
 
 #[test]
-fn last_event_id_resumes_without_loss_also_over_the_death_of_a_server() {
+fn last_event_id_resumes_without_loss_across_a_server_crash() {
     let outlive = Outlive::start();
     let mut all = follow(&outlive, "/v1/events", None);
-    let ids: Vec<String> = (0..5).map(|_| outlive.shell("true")).collect();
+    let ids: Vec<String> = (0..5).map(|_| outlive.start_shell("true")).collect();
     for id in &ids {
         outlive.wait_exit(id);
     }
-    let last = outlive.shell("true");
+    let last = outlive.start_shell("true");
     let mut seen = Vec::new();
     loop {
         let event = all.next().unwrap();
-        let over = event.name == "process.exited" && brief(&event).2 == last;
+        let is_last = event.name == "process.exited" && summarize(&event).2 == last;
         seen.push(event);
-        if over {
+        if is_last {
             break;
         }
     }
-    // One created and one exited each, whatever their order among each other.
+    // Each process has one created and one exited event, in any order among the processes.
     assert_eq!(seen.len(), 12, "{seen:?}");
-    let from = |position: usize, after_query: bool| {
+    let resume_from = |position: usize, by_query: bool| {
         let id = &seen[position].id;
-        let mut resumed = if after_query {
+        let mut resumed = if by_query {
             follow(&outlive, &format!("/v1/events?after={id}"), None)
         } else {
             follow(&outlive, "/v1/events", Some(id))
@@ -129,48 +129,48 @@ fn last_event_id_resumes_without_loss_also_over_the_death_of_a_server() {
         }
     };
     for position in [0, 3, 10] {
-        from(position, false);
-        from(position, true);
+        resume_from(position, false);
+        resume_from(position, true);
     }
     outlive.kill_server();
     for position in [0, 5] {
-        from(position, false);
+        resume_from(position, false);
     }
-    // And what comes next follows on.
+    // The next event has the next number.
     let mut resumed = follow(&outlive, "/v1/events", Some(&seen[11].id));
-    let next = outlive.shell("true");
+    let next = outlive.start_shell("true");
     let event = resumed.next().unwrap();
-    assert_eq!(brief(&event).2, next);
-    assert_eq!(sequence(&outlive, &event), sequence(&outlive, &seen[11]) + 1);
+    assert_eq!(summarize(&event).2, next);
+    assert_eq!(parse_sequence(&outlive, &event), parse_sequence(&outlive, &seen[11]) + 1);
 }
 
 #[test]
-fn what_is_gone_or_of_another_epoch_begins_with_a_reset() {
+fn resuming_after_an_unknown_event_starts_with_a_reset() {
     let outlive = Outlive::start();
     let epoch = outlive.get("/v1/health").json["bootId"].as_str().unwrap().to_owned();
     let mut config = outlive.get("/v1/config").json;
     config["maxEvents"] = json!(4);
     assert_eq!(outlive.post("/v1/config", &config).status, 200);
     for _ in 0..5 {
-        let id = outlive.shell("true");
+        let id = outlive.start_shell("true");
         outlive.wait_exit(&id);
     }
     for (what, last) in [
-        ("gone", format!("{epoch}-1")),
-        ("of the future", format!("{epoch}-999999")),
-        ("of another life", "abc-1".to_owned()),
+        ("dropped", format!("{epoch}-1")),
+        ("in the future", format!("{epoch}-999999")),
+        ("of another epoch", "abc-1".to_owned()),
     ] {
         let mut events = follow(&outlive, "/v1/events", Some(&last));
         let reset = events.next().unwrap();
         assert_eq!(reset.name, "reset", "{what}");
-        assert_eq!(data(&reset)["type"], "reset");
-        // Its id is a place to resume from.
-        sequence(&outlive, &reset);
-        let id = outlive.shell("true");
+        assert_eq!(parse_data(&reset)["type"], "reset");
+        // A client can resume from the id of the reset.
+        parse_sequence(&outlive, &reset);
+        let id = outlive.start_shell("true");
         loop {
             let event = events.next().unwrap();
-            assert_ne!(event.name, "reset", "{what}: only once");
-            if event.name == "process.exited" && brief(&event).2 == id {
+            assert_ne!(event.name, "reset", "{what}: a second reset");
+            if event.name == "process.exited" && summarize(&event).2 == id {
                 break;
             }
         }
@@ -180,7 +180,7 @@ fn what_is_gone_or_of_another_epoch_begins_with_a_reset() {
 }
 
 #[test]
-fn filters_let_through_what_was_asked_for() {
+fn filters_select_events_by_type_process_tag_and_session() {
     let outlive = Outlive::start();
     let start = format!("{}-0", outlive.get("/v1/health").json["bootId"].as_str().unwrap());
     let a = outlive.start_process(json!({ "command": "true", "tag": "a", "sessionId": "s" }));
@@ -188,8 +188,8 @@ fn filters_let_through_what_was_asked_for() {
     for id in [&a, &b] {
         outlive.wait_exit(id);
     }
-    delete(&outlive, &a);
-    delete(&outlive, &b);
+    force_delete(&outlive, &a);
+    force_delete(&outlive, &b);
     let end = outlive.start_process(json!({ "command": "true", "tag": "a", "sessionId": "s" }));
     outlive.wait_exit(&end);
     for (query, expected) in [
@@ -204,31 +204,31 @@ fn filters_let_through_what_was_asked_for() {
     ] {
         let mut events = follow(&outlive, &format!("/v1/events?{query}"), Some(&start));
         for (name, id) in expected {
-            let (got, _, process) = brief(&events.next().unwrap());
+            let (got, _, process) = summarize(&events.next().unwrap());
             assert_eq!((got.as_str(), &process), (name, id), "{query}");
         }
     }
 }
 
 #[test]
-fn one_shot_runs_make_no_events() {
+fn one_shot_runs_emit_no_events() {
     let outlive = Outlive::start();
     let mut events = follow(&outlive, "/v1/events", None);
     outlive.post("/v1/processes/run", &json!({ "command": "true" }));
-    let id = outlive.shell("true");
-    assert_eq!(brief(&events.next().unwrap()), ("process.created".into(), String::new(), id));
+    let id = outlive.start_shell("true");
+    assert_eq!(summarize(&events.next().unwrap()), ("process.created".into(), String::new(), id));
 }
 
 // ---- /logs ----
 
-fn entries(outlive: &Outlive, id: &str, query: &str) -> Vec<Value> {
-    let answer = outlive.get(&format!("/v1/processes/{id}/logs?{query}"));
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    assert_eq!(answer.json["processId"], id);
-    answer.json["entries"].as_array().unwrap().clone()
+fn get_entries(outlive: &Outlive, id: &str, query: &str) -> Vec<Value> {
+    let response = outlive.get(&format!("/v1/processes/{id}/logs?{query}"));
+    assert_eq!(response.status, 200, "{}", response.text());
+    assert_eq!(response.json["processId"], id);
+    response.json["entries"].as_array().unwrap().clone()
 }
 
-fn bytes(entries: &[Value]) -> Vec<u8> {
+fn decode(entries: &[Value]) -> Vec<u8> {
     entries
         .iter()
         .flat_map(|entry| {
@@ -238,9 +238,9 @@ fn bytes(entries: &[Value]) -> Vec<u8> {
         .collect()
 }
 
-/// Prints one entry per step: each is read before the next is written, because the test says when.
-fn stepped(outlive: &Outlive) -> String {
-    let id = outlive.shell("while read stream word; do [ $stream = 1 ] && echo $word || echo $word >&2; done");
+/// Prints five log entries: the test writes the input for each after the one before has been read.
+fn print_five_entries(outlive: &Outlive) -> String {
+    let id = outlive.start_shell("while read stream word; do [ $stream = 1 ] && echo $word || echo $word >&2; done");
     for (number, (stream, word)) in [(1, "a"), (2, "b"), (1, "c"), (2, "d"), (1, "e")].into_iter().enumerate() {
         let input = json!({ "data": format!("{stream} {word}\n"), "encoding": "utf8" });
         assert_eq!(outlive.post(&format!("/v1/processes/{id}/input"), &input).status, 200);
@@ -251,11 +251,11 @@ fn stepped(outlive: &Outlive) -> String {
 }
 
 #[test]
-fn entries_are_numbered_and_keep_the_order_of_both_streams() {
+fn log_entries_are_numbered_and_keep_the_order_of_both_streams() {
     let outlive = Outlive::start();
-    let id = stepped(&outlive);
-    let all = entries(&outlive, &id, "");
-    assert_eq!(bytes(&all), b"a\nb\nc\nd\ne\n");
+    let id = print_five_entries(&outlive);
+    let all = get_entries(&outlive, &id, "");
+    assert_eq!(decode(&all), b"a\nb\nc\nd\ne\n");
     let shape: Vec<(u64, &str, u64)> = all
         .iter()
         .map(|entry| {
@@ -279,12 +279,16 @@ fn entries_are_numbered_and_keep_the_order_of_both_streams() {
         ("stream=stdout&since=1", b"c\ne\n"),
         ("since=1&tail=2", b"d\ne\n"),
     ] {
-        assert_eq!(bytes(&entries(&outlive, &id, query)), expected, "{query}");
+        assert_eq!(decode(&get_entries(&outlive, &id, query)), expected, "{query}");
     }
-    let answer =
+    let response =
         outlive.http().send("GET", &format!("/v1/processes/{id}/logs?since=1"), &[("last-event-id", "4")], None);
-    assert_eq!(bytes(answer.json["entries"].as_array().unwrap()), b"e\n", "the larger of both wins");
-    // Raw bytes by stream and offset are views of the same log.
+    assert_eq!(
+        decode(response.json["entries"].as_array().unwrap()),
+        b"e\n",
+        "the larger of since and Last-Event-ID applies"
+    );
+    // The raw output by stream and offset has the same bytes.
     for (query, expected) in [
         ("", &b"a\nb\nc\nd\ne\n"[..]),
         ("?stream=stderr", b"b\nd\n"),
@@ -293,52 +297,55 @@ fn entries_are_numbered_and_keep_the_order_of_both_streams() {
         ("?to=5&stream=stderr", b"b\n"),
         ("?from=8&stream=stderr", b""),
     ] {
-        let answer = outlive.get(&format!("/v1/processes/{id}/output{query}"));
-        assert_eq!(answer.body, expected, "{query}");
-        assert_eq!(answer.header("x-outlive-head"), Some("10"));
+        let response = outlive.get(&format!("/v1/processes/{id}/output{query}"));
+        assert_eq!(response.body, expected, "{query}");
+        assert_eq!(response.header("x-outlive-head"), Some("10"));
     }
 }
 
 #[test]
-fn stdout_and_stderr_of_one_burst_keep_their_order_within_each() {
+fn each_stream_of_a_burst_keeps_its_order() {
     let outlive = Outlive::start();
-    let id = outlive.shell("for i in $(seq 200); do echo o$i; echo e$i >&2; done");
+    let id = outlive.start_shell("for i in $(seq 200); do echo o$i; echo e$i >&2; done");
     outlive.wait_exit(&id);
     for (stream, letter) in [("stdout", 'o'), ("stderr", 'e')] {
         let expected: String = (1..=200).fold(String::new(), |all, number| format!("{all}{letter}{number}\n"));
-        assert_eq!(String::from_utf8(bytes(&entries(&outlive, &id, &format!("stream={stream}")))).unwrap(), expected);
+        assert_eq!(
+            String::from_utf8(decode(&get_entries(&outlive, &id, &format!("stream={stream}")))).unwrap(),
+            expected
+        );
     }
-    assert_eq!(bytes(&entries(&outlive, &id, "")), outlive.output(&id));
+    assert_eq!(decode(&get_entries(&outlive, &id, "")), outlive.output(&id));
 }
 
 #[test]
-fn a_followed_log_replays_goes_on_and_ends_with_the_exit() {
+fn a_followed_log_replays_continues_and_ends_with_the_exit() {
     let outlive = Outlive::start();
-    let id = stepped(&outlive);
+    let id = print_five_entries(&outlive);
     let path = format!("/v1/processes/{id}/logs?follow=true&end=exit");
-    let read = |mut events: Events| {
+    let read = |mut events: EventStream| {
         let mut all = Vec::new();
         let mut numbers = Vec::new();
         loop {
             let event = events.next().expect("an exit before the end");
             match event.name.as_str() {
                 "log" => {
-                    let entry = data(&event);
+                    let entry = parse_data(&event);
                     numbers.push(event.id.parse::<u64>().unwrap());
                     assert_eq!(entry["sequence"], *numbers.last().unwrap());
                     all.push(entry);
                 }
                 "exit" => {
-                    assert_eq!(data(&event)["exitCode"], 0);
+                    assert_eq!(parse_data(&event)["exitCode"], 0);
                     assert!(events.next().is_none(), "nothing after the exit");
-                    return (bytes(&all), numbers);
+                    return (decode(&all), numbers);
                 }
                 other => panic!("{other}"),
             }
         }
     };
     std::thread::scope(|scope| {
-        // Two followers, and one that resumes; they are there before the rest is written.
+        // All followers are connected before the rest is written.
         let full = [follow(&outlive, &path, None), follow(&outlive, &path, None)];
         let resumed = follow(&outlive, &path, Some("4"));
         let tail = follow(&outlive, &format!("{path}&tail=1"), None);
@@ -358,20 +365,20 @@ fn a_followed_log_replays_goes_on_and_ends_with_the_exit() {
         assert_eq!(tail.join().unwrap(), (b"e\nf\n".to_vec(), vec![5, 6]));
         assert_eq!(stderr.join().unwrap(), (b"b\nd\n".to_vec(), vec![2, 4]));
     });
-    // After the exit: the replay, the exit, the end.
+    // After the exit a follower gets the replay, the exit and the end of the stream.
     assert_eq!(read(follow(&outlive, &path, None)).1, [1, 2, 3, 4, 5, 6]);
-    // Without `end` a follower stays, as sandbox-agent's clients expect, until the record goes.
+    // Without `end` the stream stays open until the record is deleted, as sandbox-agent's clients expect.
     let mut staying = follow(&outlive, &format!("/v1/processes/{id}/logs?follow=true"), Some("5"));
     assert_eq!(staying.next().map(|event| event.id), Some("6".into()));
     assert_eq!(staying.next().map(|event| event.name), Some("exit".into()));
-    delete(&outlive, &id);
+    force_delete(&outlive, &id);
     assert!(staying.next().is_none());
 }
 
 #[test]
-fn a_follower_of_a_flood_misses_nothing() {
+fn a_log_follower_gets_every_byte_of_a_flood() {
     let outlive = Outlive::start();
-    // Three times the log, through the official kind of client: base64 in server-sent events.
+    // The output is several times the ring.
     let id =
         outlive.start_process(json!({ "command": "read go; seq 1 4000000", "shell": true, "maxLogBytes": 4 << 20 }));
     let mut events = follow(&outlive, &format!("/v1/processes/{id}/logs?follow=true&end=exit"), None);
@@ -381,7 +388,7 @@ fn a_follower_of_a_flood_misses_nothing() {
         let event = events.next().expect("an exit before the end");
         match event.name.as_str() {
             "log" => {
-                rest.extend(BASE64.decode(data(&event)["data"].as_str().unwrap()).unwrap());
+                rest.extend(BASE64.decode(parse_data(&event)["data"].as_str().unwrap()).unwrap());
                 let whole = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
                 for line in std::str::from_utf8(&rest[..whole]).unwrap().lines() {
                     assert_eq!(line.parse(), Ok(next));
@@ -397,17 +404,17 @@ fn a_follower_of_a_flood_misses_nothing() {
 }
 
 #[test]
-fn followed_raw_output_is_whole_and_ends_with_the_exit() {
-    let outlive = Outlive::start();
-    let id = outlive.shell("read go; head -c 30000000 /dev/zero; echo end >&2");
+fn followed_raw_output_is_complete_and_ends_with_the_exit() {
+    let outlive = Outlive::start_with(Setup::without_history());
+    let id = outlive.start_shell("read go; head -c 30000000 /dev/zero; echo end >&2");
     let mut open = outlive.http().open("GET", &format!("/v1/processes/{id}/output?follow=true"), &[], None).unwrap();
     outlive.post(&format!("/v1/processes/{id}/input"), &json!({ "data": "go\n", "encoding": "utf8" }));
     let mut all = Vec::new();
     std::io::Read::read_to_end(&mut open, &mut all)
         .unwrap_or_else(|error| panic!("after {} bytes: {error}", all.len()));
     assert_eq!(all.len(), 30_000_004);
-    assert_eq!(outlive.info(&id)["status"], "exited", "whoever was told of the end finds it ended");
-    // What the ring no longer has is said, with what remains.
+    assert_eq!(outlive.info(&id)["status"], "exited", "the record says exited when the stream has ended");
+    // An overwritten offset is refused with the oldest one that is left.
     let gone = outlive.get(&format!("/v1/processes/{id}/output?from=5"));
     assert_eq!((gone.status, gone.code()), (410, "offset_gone"), "{}", gone.text());
     let oldest = gone.json["details"]["oldest"].as_u64().unwrap();

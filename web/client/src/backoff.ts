@@ -1,31 +1,31 @@
-const FIRST_MS = 100;
-const MOST_MS = 10_000;
+const INITIAL_MS = 100;
+const MAX_MS = 10_000;
 
-/** Pauses between attempts: twice as long each time, and never the same for two clients. */
+/** Exponential backoff with jitter, so that clients do not reconnect in step. */
 export class Backoff {
-  #next = FIRST_MS;
+  #next = INITIAL_MS;
 
   reset(): void {
-    this.#next = FIRST_MS;
+    this.#next = INITIAL_MS;
   }
 
   pause(signal?: AbortSignal): Promise<void> {
     const ms = this.#next * (0.5 + Math.random() / 2);
-    this.#next = Math.min(this.#next * 2, MOST_MS);
+    this.#next = Math.min(this.#next * 2, MAX_MS);
     return sleep(ms, signal);
   }
 }
 
-/** Ends early, without an error, when `signal` is aborted. */
+/** Resolves early, without an error, when `signal` is aborted. */
 export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal?.aborted) return resolve();
-    const over = () => {
+    const finish = () => {
       clearTimeout(timer);
-      signal?.removeEventListener('abort', over);
+      signal?.removeEventListener('abort', finish);
       resolve();
     };
-    const timer = setTimeout(over, ms);
-    signal?.addEventListener('abort', over);
+    const timer = setTimeout(finish, ms);
+    signal?.addEventListener('abort', finish);
   });
 }

@@ -1,29 +1,28 @@
 import { Backoff } from './backoff.js';
-import { OutliveError } from './problem.js';
+import { OutliveError } from './error.js';
 
-/** What a connection to outlive needs to know. */
 export interface Options {
-  /** Such as `http://127.0.0.1:2468`; in a page of outlive's own it may be left out. */
+  /** Such as `http://127.0.0.1:2468`. Defaults to the page's origin, which is right for pages served by outlive. */
   url?: string;
   token?: string;
   fetch?: typeof fetch;
-  /** Where there is no global one (Node before 22): the class of `ws`. */
+  /** Needed without a global WebSocket (Node before 22): the class of the `ws` package. */
   WebSocket?: SocketClass;
 }
 
-/** As much of a WebSocket as is needed; loose, so that the browser's and that of `ws` are both one. */
+/** The subset of WebSocket in use, loose enough to accept both the browser's class and that of `ws`. */
 export interface Socket {
   readonly readyState: number;
   send(data: string | Uint8Array<ArrayBuffer>): void;
   close(code?: number): void;
-  // Their types of events have nothing in common.
+  // The event types of the two classes have nothing in common.
   binaryType: any;
   onmessage: any;
   onclose: any;
   onerror: any;
 }
 
-// The constructor of `ws` is overloaded in a way that no single type of its argument fits.
+// The constructor of `ws` is overloaded; no single argument type fits it.
 export type SocketClass = new (url: any) => Socket;
 
 export interface Call {
@@ -31,50 +30,51 @@ export interface Call {
   body?: unknown;
   headers?: Record<string, string>;
   signal?: AbortSignal | undefined;
-  /** Asked twice it is the same; default: what only looks. */
+  /** Sending the request twice has the same effect as once. Defaults to true for GET. */
   isRepeatable?: boolean;
 }
 
-/** How long a server that was lost in the middle of an answer is asked again: its holder starts another at once. */
-const PATIENCE_MS = 10_000;
+/** How long requests are retried when the connection is lost: the holder replaces a dead server immediately. */
+const RETRY_TIMEOUT_MS = 10_000;
 
-/** Requests with the token, and refusals as errors. */
+/** Sends authenticated requests and turns error responses into `OutliveError`. */
 export class Http {
   readonly #base: string;
   readonly #fetch: typeof fetch;
-  readonly #socket: SocketClass | undefined;
+  readonly #socketClass: SocketClass | undefined;
   readonly hasToken: boolean;
   readonly #token: string | undefined;
 
   constructor(options: Options) {
-    const here = (globalThis as { location?: { origin: string } }).location?.origin;
-    const url = options.url ?? here;
-    if (!url) throw new OutliveError('no_url', 'say where outlive is: new Outlive({ url: "http://127.0.0.1:2468" })');
+    const pageOrigin = (globalThis as { location?: { origin: string } }).location?.origin;
+    const url = options.url ?? pageOrigin;
+    if (!url) throw new OutliveError('no_url', 'url is missing; use new Outlive({ url: "http://127.0.0.1:2468" })');
     this.#base = url.replace(/\/+$/, '');
     this.#fetch = options.fetch ?? globalThis.fetch.bind(globalThis);
-    this.#socket = options.WebSocket ?? (globalThis as { WebSocket?: SocketClass }).WebSocket;
+    this.#socketClass = options.WebSocket ?? (globalThis as { WebSocket?: SocketClass }).WebSocket;
     this.#token = options.token;
     this.hasToken = options.token !== undefined;
   }
 
   async json<T>(method: string, path: string, call: Call = {}): Promise<T> {
     const backoff = new Backoff();
-    const begun = Date.now();
+    const startedAt = Date.now();
     for (;;) {
       try {
         const response = await this.send(method, path, call);
-        const text = await response.text().catch(lost);
+        const text = await response.text().catch(throwConnectionLost);
         return (text === '' ? undefined : JSON.parse(text)) as T;
       } catch (error) {
         const isLost = error instanceof OutliveError && error.code === 'connection_lost' && !error.isHopeless;
-        const mayRepeat = call.isRepeatable ?? method === 'GET';
-        if (!isLost || !mayRepeat || call.signal?.aborted || Date.now() - begun > PATIENCE_MS) throw error;
+        const canRepeat = call.isRepeatable ?? method === 'GET';
+        const isTimedOut = Date.now() - startedAt > RETRY_TIMEOUT_MS;
+        if (!isLost || !canRepeat || call.signal?.aborted || isTimedOut) throw error;
         await backoff.pause(call.signal);
       }
     }
   }
 
-  /** The answer, if it is not a refusal. */
+  /** Resolves with a successful response; rejects with `OutliveError` otherwise. */
   async send(method: string, path: string, call: Call = {}): Promise<Response> {
     const headers: Record<string, string> = { ...call.headers };
     if (this.#token !== undefined) headers['authorization'] = `Bearer ${this.#token}`;
@@ -84,38 +84,41 @@ export class Http {
       init.body = JSON.stringify(call.body);
     }
     if (call.signal) init.signal = call.signal;
-    const response = await this.#fetch(this.#base + path + query(call.query), init).catch((error: unknown) => {
+    const response = await this.#fetch(this.#base + path + queryString(call.query), init).catch((error: unknown) => {
       if (call.signal?.aborted) throw error;
-      return lost(error);
+      return throwConnectionLost(error);
     });
     if (!response.ok) throw await OutliveError.of(response);
     return response;
   }
 
   socket(path: string, parameters: Call['query']): Socket {
-    if (!this.#socket) {
-      throw new OutliveError('no_websocket', 'this Node has no WebSocket: pass { WebSocket } of the package ws');
+    if (!this.#socketClass) {
+      throw new OutliveError(
+        'no_websocket',
+        'there is no global WebSocket; pass the class of the ws package as { WebSocket }',
+      );
     }
-    const url = new URL(this.#base + path + query(parameters));
+    const url = new URL(this.#base + path + queryString(parameters));
     url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:';
-    return new this.#socket(url.href);
+    return new this.#socketClass(url.href);
   }
 }
 
-function lost(error: unknown): never {
+function throwConnectionLost(error: unknown): never {
   const cause = error instanceof Error ? (error.cause ?? error) : error;
-  const why = cause instanceof Error ? cause.message : String(cause);
+  const reason = cause instanceof Error ? cause.message : String(cause);
   const code = (cause as { code?: unknown }).code;
-  const isHopeless = code === 'ECONNREFUSED' || code === 'ENOTFOUND' || why === 'bad port';
-  throw new OutliveError('connection_lost', `no answer from the server: ${why}`, 0, undefined, isHopeless);
+  const isHopeless = code === 'ECONNREFUSED' || code === 'ENOTFOUND' || reason === 'bad port';
+  throw new OutliveError('connection_lost', `no response from the server: ${reason}`, 0, undefined, isHopeless);
 }
 
-function query(parameters: Call['query']): string {
-  const given = Object.entries(parameters ?? {}).filter(([, value]) => value !== undefined && value !== null);
-  return given.length === 0 ? '' : `?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`;
+function queryString(parameters: Call['query']): string {
+  const present = Object.entries(parameters ?? {}).filter(([, value]) => value !== undefined && value !== null);
+  return present.length === 0 ? '' : `?${new URLSearchParams(present.map(([name, value]) => [name, String(value)]))}`;
 }
 
-/** For `Idempotency-Key`. `crypto.randomUUID` is missing in pages that come without TLS. */
+/** A value for `Idempotency-Key`. `crypto.randomUUID` is missing in pages served without TLS. */
 export function randomKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
 }

@@ -11,7 +11,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What this is; a browser is shown the console. */
+        /** Name and version of this server. A browser is redirected to the console. */
         get: operations["getRoot"];
         put?: never;
         post?: never;
@@ -45,7 +45,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** For probes, which have no token: 200 while it can start processes. Tells nothing else. */
+        /** For probes without a token: 200 while processes can be started. */
         get: operations["getHealthz"];
         put?: never;
         post?: never;
@@ -79,8 +79,25 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The console, for people with a browser. */
+        /** The web console. */
         get: operations["getUi"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/ui/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Redirect to `/ui`. */
+        get: operations["getUiSlash"];
         put?: never;
         post?: never;
         delete?: never;
@@ -128,10 +145,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** outlive's further limits. */
+        /** Read the limits of outlive. */
         get: operations["getConfig"];
         put?: never;
-        /** Set them; what is left out gets its default. */
+        /** Set the limits; fields that are left out get their defaults. */
         post: operations["postConfig"];
         delete?: never;
         options?: never;
@@ -146,7 +163,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What was run for a session, by whom, and what it printed, in order and bounded. */
+        /** Read the commands that were run for a session and the end of their output, in order and bounded in size. */
         get: operations["getContext"];
         put?: never;
         post?: never;
@@ -163,7 +180,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The dialects that are spoken here. */
+        /** List the dialects that are served here. */
         get: operations["getDialects"];
         put?: never;
         post?: never;
@@ -180,7 +197,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Follow the events of all processes. */
+        /** Follow the events of all processes and sessions. */
         get: operations["getEvents"];
         put?: never;
         post?: never;
@@ -207,6 +224,94 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What the history stores, where, and within which limits. */
+        get: operations["getHistory"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/history/gc": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Seal segments, enforce the limits and remove deleted output from the disk now. */
+        post: operations["postHistoryGc"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/history/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List stored sessions, oldest first. */
+        get: operations["getHistorySessions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/history/sessions/{id}/execs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the stored commands of a session, oldest first. The output of each is that of the process `processId`. */
+        get: operations["getHistorySessionExecs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/history/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete a process or session of the history; a process that is still listed, too. A session is named by its
+         *     `historyId`. Nothing of it can be read after the response, and its bytes are removed from the disk within a minute.
+         */
+        delete: operations["deleteHistory"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/machine": {
         parameters: {
             query?: never;
@@ -214,7 +319,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How busy the machine is, and how full. */
+        /** Read the load of the machine. */
         get: operations["getMachine"];
         put?: never;
         post?: never;
@@ -266,10 +371,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The six limits that sandbox-agent knows. */
+        /** Read the six limits of sandbox-agent. */
         get: operations["getProcessesConfig"];
         put?: never;
-        /** Set all six. */
+        /** Set all six limits. */
         post: operations["postProcessesConfig"];
         delete?: never;
         options?: never;
@@ -286,7 +391,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Run a command to its end and answer with what it printed. */
+        /** Run a command to its end and respond with its output. */
         post: operations["postProcessesRun"];
         delete?: never;
         options?: never;
@@ -301,15 +406,18 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read one process. */
+        /** Read one process; with the scope `admin` also one that only the history knows. */
         get: operations["getProcess"];
         put?: never;
         post?: never;
-        /** Remove the record and log of a process that has ended. */
+        /**
+         * Remove the record, log and history of an exited process. A running one is a conflict, unless `force` is set. One that
+         *     only the history knows needs the scope `admin`.
+         */
         delete: operations["deleteProcess"];
         options?: never;
         head?: never;
-        /** Change tag, label, annotations or size policy; and for the next start, variables and whether it is on a terminal. */
+        /** Change tag, label, annotations or size policy, and for the next start the environment and whether it has a terminal. */
         patch: operations["patchProcess"];
         trace?: never;
     };
@@ -320,7 +428,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Who is attached to a process. */
+        /** List the attachments of a process. */
         get: operations["getProcessAttachments"];
         put?: never;
         post?: never;
@@ -356,7 +464,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Write to the stdin or terminal of a process; answered when the bytes are with the kernel. */
+        /** Write to the stdin or terminal of a process. The response is sent when the kernel has accepted the bytes. */
         post: operations["postProcessInput"];
         delete?: never;
         options?: never;
@@ -373,7 +481,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** KILL to the whole tree. */
+        /** Send SIGKILL to the whole tree. */
         post: operations["postProcessKill"];
         delete?: never;
         options?: never;
@@ -405,7 +513,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The bytes that a process printed, from an offset on. */
+        /** Read the output of a process from an offset on. */
         get: operations["getProcessOutput"];
         put?: never;
         post?: never;
@@ -422,7 +530,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** A terminal's output as an asciicast, from its birth or from an offset on. */
+        /** Read the output of a terminal as an asciicast, from its start or from an offset on. */
         get: operations["getProcessRecording"];
         put?: never;
         post?: never;
@@ -458,7 +566,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** End the process if it runs and start it again in place: same id, same log, next generation. */
+        /** Stop the process if it is running and start it again in place: same id, same log, next generation. */
         post: operations["postProcessRestart"];
         delete?: never;
         options?: never;
@@ -473,7 +581,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What a terminal shows now, and after which byte of its log. */
+        /** Read the current screen of a terminal, and the offset of its log that it corresponds to. */
         get: operations["getProcessScreen"];
         put?: never;
         post?: never;
@@ -492,7 +600,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Send a signal to the whole tree, or to the foreground of its terminal. */
+        /** Send a signal to the whole tree, or to the foreground process group of its terminal. */
         post: operations["postProcessSignal"];
         delete?: never;
         options?: never;
@@ -509,7 +617,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Start a reserved process, or one that has ended. */
+        /** Start a reserved or exited process. */
         post: operations["postProcessStart"];
         delete?: never;
         options?: never;
@@ -526,7 +634,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Close the stdin of a process on pipes: it reads end of file. */
+        /** Close the stdin pipe of a process, which then reads end of file. */
         post: operations["postProcessStdinClose"];
         delete?: never;
         options?: never;
@@ -543,7 +651,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** TERM to the whole tree, KILL after the grace time. */
+        /** Send SIGTERM to the whole tree, and SIGKILL after the grace time. */
         post: operations["postProcessStop"];
         delete?: never;
         options?: never;
@@ -560,7 +668,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** The same, as sandbox-agent names it. */
+        /** Set the size of a terminal. Same as `/v1/processes/{id}/resize`. */
         post: operations["postProcessTerminalResize"];
         delete?: never;
         options?: never;
@@ -592,7 +700,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The processes of a tree, what they use and where they listen. */
+        /** Read the processes of a tree, their resources and their listening ports. */
         get: operations["getProcessTree"];
         put?: never;
         post?: never;
@@ -611,8 +719,25 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Wait until something happens; `exited` if the process ended first. */
+        /** Wait for a condition. The outcome is `exited` if the process exits first. */
         post: operations["postProcessWait"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/proxy/{port}/terminal": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Start a terminal and attach to it, in one step. */
+        get: operations["getSandboxProxyTerminal"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -629,7 +754,7 @@ export interface paths {
         /** List sessions, oldest first. */
         get: operations["getSessions"];
         put?: never;
-        /** Make a session: a shell that remembers. */
+        /** Create a session: a persistent shell. */
         post: operations["postSessions"];
         delete?: never;
         options?: never;
@@ -648,7 +773,10 @@ export interface paths {
         get: operations["getSession"];
         put?: never;
         post?: never;
-        /** End a session: its shell, what that started, and its records. Managed processes go on unless they said otherwise. */
+        /**
+         * Delete a session: its shell, the shell's background jobs, and its records. Managed processes that were started from
+         *     it continue, unless they were started with `killWithSession`.
+         */
         delete: operations["deleteSession"];
         options?: never;
         head?: never;
@@ -664,7 +792,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Run a command in the session's shell. The client going away changes nothing. */
+        /** Run a command in the session's shell. The command continues if the client disconnects. */
         post: operations["postSessionExec"];
         delete?: never;
         options?: never;
@@ -679,7 +807,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The commands of a session that are known of, oldest first. */
+        /** List the commands of a session, oldest first. */
         get: operations["getSessionExecs"];
         put?: never;
         post?: never;
@@ -696,7 +824,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read a command and what it has printed, late output of its background jobs included. */
+        /** Read a command and its output, including later output of its background jobs. */
         get: operations["getSessionExec"];
         put?: never;
         post?: never;
@@ -715,7 +843,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Stop a command: one that waits never runs, one that runs is interrupted and its shell stays. */
+        /** Cancel a command: a queued command never runs, a running one is interrupted. The shell of the session stays. */
         post: operations["postSessionExecCancel"];
         delete?: never;
         options?: never;
@@ -730,7 +858,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Raw output of a command, as of a process. */
+        /** Read the raw output of a command, like that of a process. */
         get: operations["getSessionExecOutput"];
         put?: never;
         post?: never;
@@ -749,7 +877,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Start a managed process with a copy of the session's state. Nothing flows back. */
+        /** Start a managed process with a copy of the session's state. The process does not change the session. */
         post: operations["postSessionProcesses"];
         delete?: never;
         options?: never;
@@ -764,11 +892,29 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /** List the valid tickets that were issued with the same token, without their secrets. An admin gets all. */
+        get: operations["getTickets"];
         put?: never;
-        /** A ticket that lets a browser attach to one process, once, within a minute. */
+        /** Issue a ticket with which a browser can attach to one process; by default once, within a minute. */
         post: operations["postTickets"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/tickets/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Revoke a ticket that was issued with the same token; an admin can revoke any. Connections that are open stay open. */
+        delete: operations["deleteTicket"];
         options?: never;
         head?: never;
         patch?: never;
@@ -781,10 +927,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The tokens that are known, without their secrets. */
+        /** List tokens, without their secrets. */
         get: operations["getTokens"];
         put?: never;
-        /** A new token. */
+        /** Issue a token. */
         post: operations["postTokens"];
         delete?: never;
         options?: never;
@@ -802,7 +948,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Revoke a token that was given out. What is open by it stays open until it ends. */
+        /** Revoke an issued token. Connections that are open stay open. */
         delete: operations["deleteToken"];
         options?: never;
         head?: never;
@@ -818,7 +964,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Replace server and holder by the binary on disk; processes and connections waiting to be accepted are kept. */
+        /** Replace server and holder by the binary on disk. Processes and connections that wait to be accepted are kept. */
         post: operations["postUpgrade"];
         delete?: never;
         options?: never;
@@ -835,7 +981,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Wait until a port of this machine answers, whoever listens there. */
+        /** Wait until a port of this machine accepts connections or responds over HTTP, whichever process listens there. */
         post: operations["postWait"];
         delete?: never;
         options?: never;
@@ -847,12 +993,12 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description One who is attached, as others see it. */
+        /** @description A client attached to a process, as shown to callers. */
         AttachmentInfo: {
             id: string;
             /** Format: int64 */
             lastInputAtMs?: number | null;
-            /** @description Where it came from, as far as known. */
+            /** @description Address of the client, if known. */
             peer?: string | null;
             role: components["schemas"]["Role"];
             /** Format: int64 */
@@ -864,7 +1010,17 @@ export interface components {
         AttachmentList: {
             attachments: components["schemas"]["AttachmentInfo"][];
         };
-        /** @description outlive's further limits. */
+        /** @description One run of outlive, from its start to its stop. */
+        BootInfo: {
+            /** @description The one that runs now. */
+            current: boolean;
+            id: string;
+            /** Format: int64 */
+            lastWriteAtMs: number;
+            /** Format: int64 */
+            startedAtMs: number;
+        };
+        /** @description outlive's own limits. */
         Config: {
             /**
              * Format: int64
@@ -891,57 +1047,57 @@ export interface components {
             maxEvents: number;
             /**
              * Format: int64
-             * @description Bytes per stream in the answer to a command of a session, at most.
+             * @description Output bytes per stream in the response to a command of a session.
              * @default 33554432
              */
             maxExecOutputBytes: number;
             /**
              * Format: int64
-             * @description Commands that are over and remembered, per session.
+             * @description Finished commands kept per session.
              * @default 1000
              */
             maxExecsPerSession: number;
             /**
              * Format: int64
-             * @description Bytes of log that all exited processes together may keep.
+             * @description Log bytes that all exited processes together may keep.
              * @default 1073741824
              */
             maxExitedLogBytes: number;
             /**
              * Format: int64
-             * @description Logs of exited processes that cannot be archived, because somebody reads them or a background child may
-             *     still write: beyond this many the oldest unread ones are dropped.
+             * @description Logs of exited processes that cannot be archived, because a client reads them or a background child may still
+             *     write. Beyond this many, the oldest unread ones are dropped.
              * @default 1024
              */
             maxExitedLogs: number;
             /**
              * Format: int64
-             * @description … and at most this many.
+             * @description How many records of exited processes are kept.
              * @default 10000
              */
             maxExitedProcesses: number;
             /**
              * Format: int64
-             * @description Exited processes whose logs stay in rings of their own, ready for a restart (each costs a descriptor and
-             *     some pages). Older logs are read from the archive.
+             * @description Exited processes whose logs stay in their own rings, ready for a restart (each costs a descriptor and some
+             *     pages). Older logs move to the archive.
              * @default 64
              */
             maxExitedRings: number;
             /**
              * Format: int64
-             * @description Bytes of output that are kept of each command of a session.
+             * @description Output bytes kept per command of a session.
              * @default 33554432
              */
             maxLogBytesPerExec: number;
             /**
              * Format: int64
-             * @description Commands that wait in one session.
+             * @description Commands queued in one session.
              * @default 256
              */
             maxQueuedExecs: number;
             /**
              * Format: int64
-             * @description Input waiting for a program that does not read.
+             * @description Input bytes queued for a program that does not read.
              * @default 1048576
              */
             maxQueuedInputBytes: number;
@@ -952,13 +1108,13 @@ export interface components {
             maxSessions: number;
             /**
              * Format: int64
-             * @description Records of exited processes are kept this long …
+             * @description How long records of exited processes are kept.
              * @default 86400000
              */
             retainExitedMs: number;
             /**
              * Format: int64
-             * @description Results of keyed or detached runs are kept this long.
+             * @description How long results of keyed or detached runs are kept.
              * @default 60000
              */
             retainRunsMs: number;
@@ -970,18 +1126,18 @@ export interface components {
             stopGraceMs: number;
         };
         Context: {
-            /** @description In the order in which they were started. */
+            /** @description Ordered by start time. */
             entries: components["schemas"]["Entry"][];
             sessionId: string;
-            /** @description Older entries were left out to stay within the bound. */
+            /** @description Older entries were left out to stay within `maxBytes`. */
             truncated: boolean;
         };
         CreateHow: {
             ifTagExists?: components["schemas"]["IfTagExists"];
-            /** @description False reserves the process without starting it. */
+            /** @description `false` reserves the process without starting it. */
             start?: boolean;
         };
-        /** @description A process to be made. */
+        /** @description A process to create. */
         CreateRequest: components["schemas"]["Spec"] & components["schemas"]["CreateHow"];
         /** @enum {string} */
         CursorShape: "default" | "block" | "underline" | "bar";
@@ -995,12 +1151,12 @@ export interface components {
             visible: boolean;
         };
         DialectInfo: {
-            /** @description Addresses of its own (`--dialect NAME=ADDR`), where it is at the root. */
+            /** @description Addresses of its own (`--dialect NAME=ADDR`), where its paths have no prefix. */
             addresses: string[];
-            /** @description How its clients show a token; what is in the query counts on sockets only. */
+            /** @description Where its clients carry a token; the query is read only for sockets. */
             credentials: string[];
             name: string;
-            /** @description What its paths begin with on the main address. */
+            /** @description Prefix of its paths on the main address. */
             path: string;
             routes: components["schemas"]["RouteInfo"][];
         };
@@ -1017,7 +1173,7 @@ export interface components {
             id: string;
             /** @description `exec` or `process` */
             kind: string;
-            /** @description stdout and stderr as they came, the last part of it. */
+            /** @description The end of stdout and stderr, interleaved as they were written. */
             output: string;
             /** @description The beginning of the output is left out. */
             outputTruncated: boolean;
@@ -1029,7 +1185,7 @@ export interface components {
         };
         /** @enum {string} */
         EnvMode: "merge" | "replace" | "fresh";
-        /** @description A command of a session. Keys that do not apply are absent. */
+        /** @description A command of a session. Fields that do not apply are absent. */
         ExecInfo: {
             cancelled: boolean;
             command: string;
@@ -1047,12 +1203,12 @@ export interface components {
             finishedAtMs?: number | null;
             /**
              * Format: int32
-             * @description Which of the session's shells ran it.
+             * @description Number of the shell that ran it.
              */
             generation?: number | null;
             /**
              * Format: int64
-             * @description Offset of the next byte of output; late output of background jobs goes on after the end.
+             * @description Offset after the last byte of output. Background jobs may print after the command has ended.
              */
             outputEnd: number;
             refusedBecause?: string | null;
@@ -1074,13 +1230,13 @@ export interface components {
             execs: components["schemas"]["ExecInfo"][];
         };
         ExecRequest: {
-            /** @description Any text for the shell; may have many lines. */
+            /** @description Text for the shell; may have several lines. */
             command: string;
             /** @description For this command only. */
             cwd?: string | null;
-            /** @description Answer at once; the command is found again by its `execId`. */
+            /** @description Respond at once; the command is found again by its `execId`. */
             detach?: boolean;
-            /** @description Of `stdout` and `stderr` in the answer: `utf8` (default) or `base64`. */
+            /** @description Encoding of `stdout` and `stderr` in the response: `utf8` (default) or `base64`. */
             encoding?: string | null;
             /** @description For this command only; `null` unsets. */
             env?: {
@@ -1088,31 +1244,31 @@ export interface components {
             };
             /**
              * Format: int64
-             * @description Per stream of the answer; of more the head and the tail are kept.
+             * @description Bytes per stream in the response; longer output keeps its head and tail.
              */
             maxOutputBytes?: number | null;
             /**
              * Format: int64
-             * @description How long it may wait for its turn.
+             * @description How long the command may wait in the session's queue.
              */
             queueTimeoutMs?: number | null;
             source?: components["schemas"]["Source"] | null;
             stdin?: string | null;
             stdinEncoding?: string | null;
-            /** @description Answer with server-sent events while it runs. */
+            /** @description Respond with server-sent events while the command runs. */
             stream?: boolean;
             /**
              * Format: int64
-             * @description Counts from when it begins to run.
+             * @description Time limit, counted from the start of the command.
              */
             timeoutMs?: number | null;
         };
         ExecResponse: components["schemas"]["ExecInfo"] & {
             encoding?: string;
             stderr?: string;
-            /** @description With `detach`, this and what follows come later, when the command is asked for. */
+            /** @description With `detach`, this and the fields below are only in the response of a later request for the command. */
             stdout?: string;
-            /** @description Something is missing in the middle; `…/output` may have it. */
+            /** @description The middle of the output is left out; `…/output` may have it. */
             truncated?: boolean;
         };
         /** @enum {string} */
@@ -1123,10 +1279,11 @@ export interface components {
          */
         ExitReason: "exited" | "stopped" | "killed" | "timedOut" | "outOfMemory" | "detached" | "shutdown";
         Health: {
-            /** @description Names this life of outlive; survives the death of the server. */
+            /** @description Identifies this start of outlive; stays the same when the server is replaced. */
             bootId: string;
-            /** @description Trees are held in cgroups of their own. */
+            /** @description Whether each process tree has a cgroup of its own. */
             cgroups: boolean;
+            history: components["schemas"]["HistoryHealth"];
             /** Format: int32 */
             holderPid: number;
             /** Format: int64 */
@@ -1135,17 +1292,106 @@ export interface components {
             serverPid: number;
             /**
              * Format: int32
-             * @description How often the server had to be started again.
+             * @description How often the holder has restarted the server.
              */
             serverRestarts: number;
             /** Format: int64 */
             startedAtMs: number;
-            /** @description `ok`, or `degraded` when the holder is gone: then nothing can be started. */
+            /** @description `ok`, or `degraded` if the holder is gone, so that nothing can be started. */
             status: string;
             version: string;
         };
+        /** @description A stored command of a session. Fields that do not apply are absent. */
+        HistoryExec: {
+            bootId: string;
+            cancelled?: boolean;
+            command: string;
+            commandTruncated?: boolean;
+            /** Format: int64 */
+            createdAtMs: number;
+            /** @description Working directory after the command. */
+            cwd?: string | null;
+            execId: string;
+            /** Format: int32 */
+            exitCode?: number | null;
+            /** Format: int64 */
+            finishedAtMs?: number | null;
+            /** @description The process under whose id the output is stored. */
+            processId?: string | null;
+            sessionId: string;
+            signal?: string | null;
+            /** Format: int64 */
+            startedAtMs?: number | null;
+            timedOut?: boolean;
+        };
+        HistoryExecList: {
+            execs: components["schemas"]["HistoryExec"][];
+        };
+        /** @description Whether output is stored, so that it outlives this outlive. */
+        HistoryHealth: {
+            directory?: string | null;
+            /** @description Why it is off or failing. */
+            reason?: string | null;
+            state: components["schemas"]["HistoryState"];
+        };
+        HistoryInfo: components["schemas"]["HistoryStatus"] & {
+            /** @description The runs of outlive that have records, oldest first. */
+            boots: components["schemas"]["BootInfo"][];
+        };
+        /** @description A stored session. Fields that do not apply are absent. */
+        HistorySession: {
+            bootId: string;
+            /** Format: int64 */
+            createdAtMs: number;
+            /** @description Working directory after the last command. */
+            cwd?: string | null;
+            /** Format: int64 */
+            endedAtMs?: number | null;
+            /** @description Unique among all stored sessions; the id that clients chose may be used again. */
+            historyId: string;
+            label?: string | null;
+            sessionId: string;
+            shell: string;
+            user?: string | null;
+        };
+        HistorySessionList: {
+            sessions: components["schemas"]["HistorySession"][];
+        };
+        /** @enum {string} */
+        HistoryState: "on" | "off" | "failing";
+        /** @description What the history does and uses. */
+        HistoryStatus: {
+            /**
+             * Format: int64
+             * @description Bytes on disk.
+             */
+            bytes: number;
+            directory?: string | null;
+            /**
+             * Format: int64
+             * @description How often output was overwritten before it was stored, since this server started.
+             */
+            gaps: number;
+            /** Format: int64 */
+            maxBytes: number;
+            /**
+             * Format: int64
+             * @description Processes with a record.
+             */
+            processes: number;
+            /** @description Why it is off or failing. */
+            reason?: string | null;
+            /** Format: int64 */
+            segments: number;
+            state: components["schemas"]["HistoryState"];
+            /**
+             * Format: int64
+             * @description Written and not yet synced.
+             */
+            unsyncedBytes: number;
+        };
         /**
-         * @description What to do when a tag is taken.
+         * @description What to do when the tag is in use.
          * @enum {string}
          */
         IfTagExists: "error" | "return";
@@ -1162,10 +1408,10 @@ export interface components {
             expiresAtMs?: number | null;
             name: string;
             scope: components["schemas"]["Scope"];
-            /** @description Shown this once. */
+            /** @description Shown only once. */
             token: string;
         };
-        /** @description Resource limits: of each process, soft and hard alike; and of the whole tree, where cgroups can do that. */
+        /** @description Resource limits of each process (soft and hard alike), and of the whole tree where cgroups are available. */
         Limits: {
             /**
              * Format: int64
@@ -1184,7 +1430,7 @@ export interface components {
             cpuSeconds: number | null;
             /**
              * Format: double
-             * @description Processors that the whole tree may keep busy, such as 0.5.
+             * @description CPU limit of the whole tree in processors, such as 0.5.
              * @default null
              */
             cpus: number | null;
@@ -1240,14 +1486,14 @@ export interface components {
             atMs: number;
             /**
              * Format: double
-             * @description Of all processors together, 0 to 100, over the last tenth of a second.
+             * @description Usage of all processors together, 0 to 100, over a tenth of a second.
              */
             cpuUsedPercent: number;
             /** Format: int32 */
             cpus: number;
             /**
              * Format: int64
-             * @description Of the root file system.
+             * @description Size of the root file system.
              */
             diskTotalBytes: number;
             /** Format: int64 */
@@ -1258,7 +1504,7 @@ export interface components {
             memoryTotalBytes: number;
             /**
              * Format: int64
-             * @description Without what the kernel could give up at once.
+             * @description Without memory that the kernel can reclaim at once.
              */
             memoryUsedBytes: number;
         };
@@ -1279,7 +1525,7 @@ export interface components {
         /** @enum {string} */
         MouseView: "none" | "x10" | "vt200" | "drag" | "any";
         /**
-         * @description What the next command meets when the shell has ended.
+         * @description What happens to the next command after the shell has exited.
          * @enum {string}
          */
         OnExit: "fail" | "fresh" | "restore";
@@ -1296,7 +1542,7 @@ export interface components {
             annotations?: {
                 [key: string]: string | null;
             };
-            /** @description Merged into the variables of the next start; `null` removes one of the server's. */
+            /** @description Merged into the environment of the next start; `null` removes a variable of the server. */
             env?: {
                 [key: string]: string | null;
             };
@@ -1308,21 +1554,21 @@ export interface components {
         PortRequest: {
             /**
              * Format: int64
-             * @description How often it is tried; 250 if absent.
+             * @description Time between attempts; default 250.
              */
             intervalMs?: number | null;
-            /** @description Ask for this over HTTP; absent: that somebody takes the connection is enough. */
+            /** @description Send an HTTP request for this path; absent: an accepted connection is enough. */
             path?: string | null;
             /** Format: int32 */
             port: number;
             /**
              * Format: int32
-             * @description 399 if absent.
+             * @description Highest accepted HTTP status; default 399.
              */
             statusMax?: number | null;
             /**
              * Format: int32
-             * @description Of the answer over HTTP; 200 if absent.
+             * @description Lowest accepted HTTP status; default 200.
              */
             statusMin?: number | null;
             /** Format: int64 */
@@ -1341,13 +1587,13 @@ export interface components {
             title: string;
             type: string;
         };
-        /** @description The six limits that sandbox-agent's API knows. */
+        /** @description The six limits of sandbox-agent's API. */
         ProcessConfig: {
             /** Format: int64 */
             defaultRunTimeoutMs: number;
             /**
              * Format: int64
-             * @description Running managed processes; one-shot runs are not counted.
+             * @description Running managed processes, without one-shot runs.
              */
             maxConcurrentProcesses: number;
             /**
@@ -1375,6 +1621,8 @@ export interface components {
             };
             args: string[];
             attachments: number;
+            /** @description The boot in which it ran, if only the history knows it. */
+            bootId?: string | null;
             /** Format: int32 */
             cols?: number | null;
             command: string;
@@ -1412,7 +1660,7 @@ export interface components {
             outputEnd: number;
             /**
              * Format: int64
-             * @description Offset of the oldest byte of output that is kept.
+             * @description Offset of the oldest byte of output in the log.
              */
             outputStart: number;
             owner: components["schemas"]["Owner"];
@@ -1424,7 +1672,7 @@ export interface components {
             restart?: components["schemas"]["RestartPolicy"] | null;
             /**
              * Format: int64
-             * @description Where a client of another platform goes on that keeps no offset of its own: everything before was sent to one.
+             * @description Where a dialect's client without an offset of its own resumes: everything before was sent to such a client.
              */
             resumeOffset?: number;
             /** Format: int64 */
@@ -1460,7 +1708,7 @@ export interface components {
         RestartPolicy: {
             /**
              * Format: int64
-             * @description First delay; doubles up to a minute while it keeps failing. 0 = one second.
+             * @description First delay; doubles up to a minute while the process keeps failing. 0 = one second.
              * @default 0
              */
             delayMs: number;
@@ -1478,7 +1726,7 @@ export interface components {
         RouteInfo: {
             method: string;
             path: string;
-            /** @description `open`, `read`, `write` or `admin`; `attach`: `read` as a viewer, `write` as a writer. */
+            /** @description `open`, `read`, `write` or `admin`; or `attach`, which is `read` for a viewer and `write` for a writer. */
             scope: string;
         };
         RunRequest: {
@@ -1486,32 +1734,37 @@ export interface components {
             /** @description The program, or with `shell: true` a line for `/bin/sh`. */
             command: string;
             cwd?: string | null;
-            /** @description Let it run on if the caller goes away. */
+            /** @description Let the command continue if the client disconnects. */
             detach?: boolean;
-            /** @description Of `stdout` and `stderr` in the answer: `utf8` (default) or `base64`. */
+            /** @description Encoding of `stdout` and `stderr` in the response: `utf8` (default) or `base64`. */
             encoding?: string | null;
             env?: {
                 [key: string]: string | null;
             };
             envMode?: components["schemas"]["EnvMode"];
+            /** @description `false`: store neither output nor record on disk. */
+            history?: boolean | null;
+            /** @description Store output and record in the history, which otherwise has only detached runs and those with an idempotency key. */
+            keep?: boolean;
             limits?: components["schemas"]["Limits"];
             /** Format: int64 */
             maxOutputBytes?: number | null;
             noNewPrivileges?: boolean;
             onTimeout?: components["schemas"]["OnTimeout"];
+            /** @description A label of the client, as for processes; unrelated to `/v1/sessions`. */
             sessionId?: string | null;
             shell?: boolean;
             source?: components["schemas"]["Source"] | null;
             stdin?: string | null;
             stdinEncoding?: string | null;
-            /** @description Answer with server-sent events while it runs: `stdout`, `stderr`, `gap`, and at last `end` or `error`. */
+            /** @description Respond with server-sent events while the command runs: `stdout`, `stderr`, `gap`, and finally `end` or `error`. */
             stream?: boolean;
             /** Format: int64 */
             timeoutMs?: number | null;
             user?: string | null;
             /**
              * Format: int64
-             * @description Answer after this time even if it still runs.
+             * @description Respond after this time even if the command is still running.
              */
             yieldMs?: number | null;
         };
@@ -1520,12 +1773,12 @@ export interface components {
             durationMs: number;
             /**
              * Format: int32
-             * @description null after a signal or a timeout.
+             * @description `null` after a signal or a timeout.
              */
             exitCode?: number | null;
             exitReason?: components["schemas"]["ExitReason"] | null;
             processId?: string | null;
-            /** @description It goes on as the process `processId`. */
+            /** @description The command continues as the process `processId`. */
             running?: boolean;
             signal?: string | null;
             stderr: string;
@@ -1534,15 +1787,18 @@ export interface components {
             stdoutTruncated: boolean;
             timedOut: boolean;
         };
-        /** @enum {string} */
+        /**
+         * @description A permission. Each scope includes those before it.
+         * @enum {string}
+         */
         Scope: "read" | "write" | "admin";
-        /** @description A session. Keys that do not apply are absent. */
+        /** @description A session. Fields that do not apply are absent. */
         SessionInfo: {
             /** Format: int64 */
             commandTimeoutMs?: number | null;
             /** Format: int64 */
             createdAtMs: number;
-            /** @description After the last command. */
+            /** @description Working directory after the last command. */
             cwd?: string | null;
             /** Format: int32 */
             exitCode?: number | null;
@@ -1550,7 +1806,7 @@ export interface components {
             exitedAtMs?: number | null;
             /**
              * Format: int32
-             * @description Counts the shells under this id.
+             * @description Number of the current shell; the first is 1.
              */
             generation: number;
             id: string;
@@ -1558,7 +1814,7 @@ export interface components {
             onExit: components["schemas"]["OnExit"];
             /**
              * Format: int32
-             * @description Of the shell, while it runs.
+             * @description Pid of the shell, while it runs.
              */
             pid?: number | null;
             queued: number;
@@ -1572,11 +1828,11 @@ export interface components {
         SessionList: {
             sessions: components["schemas"]["SessionInfo"][];
         };
-        /** @description A session to be made. */
+        /** @description A session to create. */
         SessionSpec: {
             /**
              * Format: int64
-             * @description Time limit of each command that has none of its own.
+             * @description Timeout of commands that set none themselves.
              */
             commandTimeoutMs?: number | null;
             cwd?: string | null;
@@ -1596,7 +1852,7 @@ export interface components {
         /** @enum {string} */
         SessionStatus: "starting" | "idle" | "busy" | "exited";
         SignalRequest: {
-            /** @description Only to those in the foreground of its terminal, as Ctrl-C would. */
+            /** @description Signal only the foreground process group of the terminal, as Ctrl-C does. */
             foreground?: boolean;
             /** @description A name such as `SIGINT` or `INT`, or a number. */
             signal: string;
@@ -1609,21 +1865,21 @@ export interface components {
         };
         /** @enum {string} */
         SizePolicy: "latest" | "smallest" | "largest" | "fixed";
-        /** @description What a terminal shows. */
+        /** @description The screen of a terminal. */
         Snapshot: {
-            /** @description The alternate screen is shown, as full-screen programs do. */
+            /** @description Whether the alternate screen is active, which full-screen programs use. */
             alternate: boolean;
-            /** @description Part of the past is gone that may matter. */
+            /** @description Output that may matter was overwritten before it was read. */
             approximate: boolean;
             /** Format: int32 */
             cols: number;
             cursor: components["schemas"]["CursorView"];
-            /** @description The rows from top to bottom, without blanks at their ends. */
+            /** @description The rows from top to bottom, without trailing blanks. */
             lines: string[];
             modes: components["schemas"]["ModesView"];
             /**
              * Format: int64
-             * @description It is true after everything before this byte of the log.
+             * @description Log offset up to which output is included.
              */
             offset: number;
             /** Format: int32 */
@@ -1632,7 +1888,7 @@ export interface components {
         };
         /** @enum {string} */
         Source: "user" | "agent" | "system";
-        /** @description A process to be started. */
+        /** @description A process to start. */
         Spec: {
             annotations?: {
                 [key: string]: string;
@@ -1640,30 +1896,32 @@ export interface components {
             args?: string[];
             /** Format: int32 */
             cols?: number | null;
-            /** @description The program, or with `shell: true` a line for `/bin/sh`. */
+            /** @description The program, or with `shell: true` a command line for `/bin/sh`. */
             command: string;
-            /** @description `~` and `~/…` are in the home folder of the user. */
+            /** @description `~` and `~/…` are in the home directory of the user. */
             cwd?: string | null;
             /** @description Merged over the server's environment; `null` removes a variable. */
             env?: {
                 [key: string]: string | null;
             };
             envMode?: components["schemas"]["EnvMode"];
-            /** @description Kept and shown, as sandbox-agent does; has no effect. */
+            /** @description `false`: neither the output nor the record is stored on disk. */
+            history?: boolean | null;
+            /** @description Stored and shown for compatibility with sandbox-agent; has no effect. */
             interactive?: boolean;
             /**
              * Format: int64
-             * @description Kill the tree when nobody has been attached for this long (after having been).
+             * @description Kill the tree this long after the last client has detached.
              */
             killAfterDetachMs?: number | null;
             label?: string | null;
             limits?: components["schemas"]["Limits"];
             /**
              * Format: int64
-             * @description Bytes of output that are kept.
+             * @description Bytes of output to keep.
              */
             maxLogBytes?: number | null;
-            /** @description On pipes: stderr is stdout, so that what is written to both is kept in the order in which it was written. */
+            /** @description On pipes: use one pipe for stdout and stderr, so that their order is preserved. */
             mergeStderr?: boolean;
             noNewPrivileges?: boolean;
             owner?: components["schemas"]["Owner"];
@@ -1671,71 +1929,100 @@ export interface components {
             restart?: components["schemas"]["RestartPolicy"];
             /**
              * Format: int64
-             * @description How long the record is kept after the exit.
+             * @description How long to keep the record after the exit.
              */
             retainMs?: number | null;
             /** Format: int32 */
             rows?: number | null;
-            /** @description Any session that it belongs to, ours or a foreign one. */
+            /** @description The session it belongs to; may be an id of another system. */
             sessionId?: string | null;
             shell?: boolean;
             sizePolicy?: components["schemas"]["SizePolicy"];
             source?: components["schemas"]["Source"] | null;
-            /** @description Whether a process on pipes gets a stdin that can be written to. */
+            /** @description Whether a process on pipes gets a writable stdin. */
             stdinMode?: components["schemas"]["StdinMode"];
             /** @description Unique among processes that have not exited. */
             tag?: string | null;
             /**
              * Format: int64
-             * @description The whole tree is killed after this time.
+             * @description Kill the tree after this time.
              */
             timeoutMs?: number | null;
-            /** @description On a terminal instead of pipes. */
+            /** @description Run on a terminal instead of pipes. */
             tty?: boolean;
             /** @description Name or number of the Unix user; `name:group` or `uid:gid` set the group too. */
             user?: string | null;
         };
         StartHow: {
-            /** @description End it when the session is deleted. */
+            /** @description Kill the process when the session is deleted. */
             killWithSession?: boolean;
         };
-        /** @description A process to be started from a session. `command` is a line for its shell. */
+        /** @description A process to start from a session. `command` is a line for its shell. */
         StartRequest: components["schemas"]["Spec"] & components["schemas"]["StartHow"];
         /** @enum {string} */
-        Status: "created" | "running" | "exited";
+        Status: "created" | "running" | "exited" | "lost";
         /** @enum {string} */
         StdinMode: "pipe" | "null";
         /**
-         * @description One event of a stream, by its fields. For `text/event-stream` the document's schema is that of
-         *     each event: `OpenAPI` 3.1 has no other word for the items of a stream.
+         * @description The fields of one event. `OpenAPI` 3.1 cannot describe the items of a stream, so for `text/event-stream` the
+         *     document gives the schema of each event.
          */
         StreamEvent: {
             /** @description JSON on one line. */
             data: string;
-            /** @description What it tells. */
+            /** @description The kind of event. */
             event: string;
-            /** @description Where to go on with `Last-Event-ID`. */
+            /** @description Resume after this event by sending it as `Last-Event-ID`. */
             id?: string | null;
         };
         TicketAnswer: {
             /** Format: int64 */
             expiresInMs: number;
+            /** @description For `DELETE /v1/tickets/{id}`. */
+            id: string;
             processId: string;
             role: components["schemas"]["Role"];
-            /** @description For `?ticket=` of `/connect` or `/terminal/ws`, once. */
+            /** @description For `?ticket=` of `/connect` or `/terminal/ws`. Shown only once. */
             ticket: string;
+            /** Format: int32 */
+            uses: number;
+        };
+        TicketInfo: {
+            /** Format: int64 */
+            expiresAtMs: number;
+            id: string;
+            /** @description Name of the token, or the user of the Unix socket, that issued the ticket. */
+            issuedBy: string;
+            processId: string;
+            role: components["schemas"]["Role"];
+            /** Format: int32 */
+            usesLeft: number;
+        };
+        TicketList: {
+            tickets: components["schemas"]["TicketInfo"][];
         };
         TicketRequest: {
             /** @description Id or `tag:NAME`. */
             processId: string;
             role?: components["schemas"]["Role"];
+            /**
+             * Format: int64
+             * @description Lifetime: 60,000 unless given, at most 7 days. For a writer, more than 60,000 needs the scope `admin`.
+             */
+            ttlMs?: number | null;
+            /**
+             * Format: int32
+             * @description How often the ticket can be used: once unless given, at most 1,000 times. For a writer, more than once needs the
+             *     scope `admin`.
+             */
+            uses?: number | null;
         };
         TokenInfo: {
             /** Format: int64 */
             expiresAtMs?: number | null;
             name: string;
             scope: components["schemas"]["Scope"];
-            /** @description `start` (flag, environment or made at the start), `file`, or `issued` by an admin. */
+            /** @description `start` (flag, environment or generated at the start), `file`, or `issued` by an admin. */
             source: string;
         };
         TokenList: {
@@ -1744,14 +2031,14 @@ export interface components {
         TokenRequest: {
             /** Format: int64 */
             expiresInMs?: number | null;
-            /** @description By which it is listed, audited and revoked. */
+            /** @description Identifies the token in lists, in the audit log and for revoking. */
             name: string;
             scope: components["schemas"]["Scope"];
         };
         Tree: {
             /**
              * Format: int64
-             * @description CPU time of all that live now.
+             * @description CPU time of all living processes of the tree.
              */
             cpuMs: number;
             listeningPorts: Record<string, never>[];
@@ -1767,10 +2054,10 @@ export interface components {
             for?: string | null;
             /**
              * Format: int64
-             * @description For `output`: look from this offset on.
+             * @description For `output`: search from this offset on.
              */
             from?: number | null;
-            /** @description For `http`; `/` if absent. */
+            /** @description For `http`; default `/`. */
             path?: string | null;
             /** @description For `output`: a regular expression; `^` and `$` match at lines. */
             pattern?: string | null;
@@ -1781,12 +2068,12 @@ export interface components {
             port?: number | null;
             /**
              * Format: int64
-             * @description For `silence`.
+             * @description For `silence`: how long there must be no output.
              */
             silenceMs?: number | null;
             /**
              * Format: int32
-             * @description For `http`; any below 500 if absent.
+             * @description For `http`; default: any below 500.
              */
             status?: number | null;
             stream?: string | null;
@@ -1794,7 +2081,7 @@ export interface components {
             timeoutMs?: number | null;
         };
         WaitResponse: {
-            /** @description Base64 of the match, when it is not UTF-8. */
+            /** @description The match in Base64 if it is not UTF-8. */
             data?: string | null;
             /** Format: int64 */
             end?: number | null;
@@ -1976,6 +2263,31 @@ export interface operations {
             };
         };
     };
+    getUiSlash: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            308: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     getUiAppCss: {
         parameters: {
             query?: never;
@@ -2103,13 +2415,13 @@ export interface operations {
     getContext: {
         parameters: {
             query: {
-                /** @description Any id: of one of our sessions, or one that processes were started with. */
+                /** @description The id of a session, or any id that processes were started with. */
                 sessionId: string;
-                /** @description Only what was started on behalf of `user`, `agent` or `system`. */
+                /** @description Only commands that were started on behalf of this: `user`, `agent` or `system`. */
                 source?: string;
-                /** @description Only what was started at or after this moment. */
+                /** @description Only commands that were started at or after this time. */
                 sinceMs?: number;
-                /** @description All entries together; 65536 unless given. */
+                /** @description Size of all entries together; default 65536. */
                 maxBytes?: number;
             };
             header?: never;
@@ -2166,10 +2478,14 @@ export interface operations {
     getEvents: {
         parameters: {
             query?: {
-                /** @description Only these, separated by commas: `process.created`, `process.updated`, `process.exited`, `process.deleted`. */
+                /**
+                 * @description Only these types, separated by commas: `process.created`, `process.updated`, `process.exited`,
+                 *     `process.deleted`, `session.created`, `session.updated`, `session.exited`, `session.deleted`.
+                 */
                 type?: string;
                 processId?: string;
                 tag?: string;
+                /** @description Only events of this session, and of processes that were started for it. */
                 sessionId?: string;
                 /** @description Resume after this event id, as `Last-Event-ID` does. */
                 after?: string;
@@ -2243,6 +2559,186 @@ export interface operations {
             };
         };
     };
+    getHistory: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HistoryInfo"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    postHistoryGc: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HistoryStatus"];
+                };
+            };
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getHistorySessions: {
+        parameters: {
+            query?: {
+                /** @description `current`, `previous`, `all` (default) or the id of a boot. */
+                boot?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HistorySessionList"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getHistorySessionExecs: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HistoryExecList"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    deleteHistory: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     getMachine: {
         parameters: {
             query?: never;
@@ -2300,19 +2796,21 @@ export interface operations {
     getProcesses: {
         parameters: {
             query?: {
-                /** @description `created`, `running` or `exited`. */
+                /** @description `created`, `running` or `exited`; in the history also `lost`. */
                 status?: string;
                 tag?: string;
                 tty?: boolean;
-                /** @description The same as `tty`. */
+                /** @description Alias of `tty`. */
                 pty?: boolean;
                 owner?: string;
                 source?: string;
                 sessionId?: string;
                 /** @description `NAME=VALUE`, or `NAME` for any value. */
                 annotation?: string;
-                /** @description One-shot runs too. */
+                /** @description Include one-shot runs. */
                 all?: boolean;
+                /** @description Include the history (needs the scope `admin`): `current`, `previous`, `all` or the id of a boot. */
+                boot?: string;
             };
             header?: never;
             path?: never;
@@ -2348,7 +2846,10 @@ export interface operations {
     };
     postProcesses: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Reject unknown fields of the body. */
+                strict?: boolean;
+            };
             header?: {
                 "Idempotency-Key"?: string | null;
             };
@@ -2363,6 +2864,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description Fields of the body that have no effect. */
+                    "x-outlive-unknown-fields"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2447,7 +2950,10 @@ export interface operations {
     };
     postProcessesRun: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Reject unknown fields of the body. */
+                strict?: boolean;
+            };
             header?: {
                 "Idempotency-Key"?: string | null;
             };
@@ -2462,6 +2968,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description Fields of the body that have no effect. */
+                    "x-outlive-unknown-fields"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2490,9 +2998,9 @@ export interface operations {
     getProcess: {
         parameters: {
             query?: {
-                /** @description Only if it belongs to this session. */
+                /** @description Respond only if the process belongs to this session. */
                 sessionId?: string;
-                /** @description Only if it runs on behalf of `user`, `agent` or `system`. */
+                /** @description Respond only if the process runs on behalf of this: `user`, `agent` or `system`. */
                 source?: string;
             };
             header?: never;
@@ -2648,26 +3156,26 @@ export interface operations {
     getProcessConnect: {
         parameters: {
             query?: {
-                /** @description Offset to begin at. */
+                /** @description First offset; default: the head of the log. */
                 from?: string;
-                /** @description Begin this many bytes before the head. */
+                /** @description Start this many bytes before the head. */
                 tail?: number;
                 /** @description `writer` (default) or `viewer`. */
                 role?: string;
-                /** @description `lossless` (default of writers, needs the scope write) or `live` (default of viewers). */
+                /** @description `lossless` (default for writers; needs the scope `write`) or `live` (default for viewers). */
                 flow?: string;
-                /** @description `raw` leaves out the stream byte of a process on pipes. */
+                /** @description `raw` omits the stream byte of a process on pipes. */
                 framing?: string;
                 cols?: number;
                 rows?: number;
                 /**
-                 * @description `true`: begin with what the terminal shows (not together with `from` or `tail`); `false`: never send a screen. Absent: only
-                 *     after a gap.
+                 * @description `true`: start with the current screen of the terminal (not together with `from` or `tail`). `false`: never send
+                 *     a screen. Default: send a screen only after a gap.
                  */
                 screen?: boolean;
-                /** @description So many lines above the screen are part of it, at most 1000. */
+                /** @description Lines of scrollback above each screen, at most 1000. */
                 scrollback?: number;
-                /** @description Send at most this many bytes beyond the last `ack`; absent: as many as the connection takes. */
+                /** @description Send at most this many bytes beyond the last `ack`; default: no limit. */
                 window?: number;
             };
             header?: never;
@@ -2738,9 +3246,9 @@ export interface operations {
     postProcessKill: {
         parameters: {
             query?: {
-                /** @description How long the answer waits for the end; the end itself does not depend on it. */
+                /** @description How long the response waits for the exit. The exit itself does not depend on it. */
                 waitMs?: number;
-                /** @description Time between TERM and KILL. */
+                /** @description Time between SIGTERM and SIGKILL. */
                 graceMs?: number;
             };
             header?: never;
@@ -2784,10 +3292,12 @@ export interface operations {
                 stream?: string;
                 /** @description The last N entries. */
                 tail?: number;
-                /** @description Entries with a greater sequence. */
+                /** @description Only entries with a greater sequence number. */
                 since?: number;
+                /** @description Begin with the entry that contains this offset. */
+                from?: number;
                 follow?: boolean;
-                /** @description `exit` ends a followed stream after the exit and the last byte. */
+                /** @description `exit` ends a followed stream after the exit of the process and its last byte. */
                 end?: string;
             };
             header?: {
@@ -2822,17 +3332,17 @@ export interface operations {
     getProcessOutput: {
         parameters: {
             query?: {
-                /** @description First offset; absent: the oldest byte there is. */
+                /** @description First offset; default: the oldest byte in the log. */
                 from?: number;
-                /** @description Offset at which to end. */
+                /** @description End before this offset. */
                 to?: number;
-                /** @description `stdout`, `stderr`, `combined` or `pty`; absent: all, in the order in which it was read. */
+                /** @description `stdout`, `stderr`, `combined` or `pty`; default: all streams, in the order in which they were read. */
                 stream?: string;
-                /** @description Go on until the exit and the last byte. */
+                /** @description Continue until the exit of the process and its last byte. */
                 follow?: boolean;
                 /**
-                 * @description `lossless` (default, needs the scope write: the program waits for this client) or `live` (default of readers: what
-                 *     they read too late cuts the answer off).
+                 * @description `lossless` (default; needs the scope `write`, because the program waits for this client) or `live` (default
+                 *     without that scope; the response is aborted if the client reads too slowly).
                  */
                 flow?: string;
             };
@@ -2865,11 +3375,11 @@ export interface operations {
     getProcessRecording: {
         parameters: {
             query?: {
-                /** @description `2` (default) or `3`, of the asciicast format. */
+                /** @description Version of the asciicast format: `2` (default) or `3`. */
                 version?: string;
-                /** @description First offset; absent: the oldest byte there is. */
+                /** @description First offset; default: the oldest byte in the log. */
                 from?: number;
-                /** @description Go on until the program ends. */
+                /** @description Continue until the exit of the process. */
                 follow?: boolean;
             };
             header?: never;
@@ -2934,9 +3444,9 @@ export interface operations {
     postProcessRestart: {
         parameters: {
             query?: {
-                /** @description How long the answer waits for the end; the end itself does not depend on it. */
+                /** @description How long the response waits for the exit. The exit itself does not depend on it. */
                 waitMs?: number;
-                /** @description Time between TERM and KILL. */
+                /** @description Time between SIGTERM and SIGKILL. */
                 graceMs?: number;
             };
             header?: never;
@@ -2977,11 +3487,11 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description `json` (default), `text`, `svg`, `ansi` (bytes that make a fresh terminal show the same) or `alternate` (bytes for a terminal
-                 *     that shows other things: what a program has drawn on the alternate screen, or nothing).
+                 * @description `json` (default), `text`, `svg`, `ansi` (bytes that draw the screen on a fresh terminal) or `alternate` (bytes
+                 *     that draw only the alternate screen, on a terminal that shows other things; empty if it is not in use).
                  */
                 format?: string;
-                /** @description With `ansi`: so many lines above the screen as well, at most 1000. */
+                /** @description With `ansi`: lines of scrollback above the screen, at most 1000. */
                 scrollback?: number;
             };
             header?: never;
@@ -2992,7 +3502,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All but `json` have the offset in a header */
+            /** @description All formats but `json` have the offset in a header */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3129,9 +3639,9 @@ export interface operations {
     postProcessStop: {
         parameters: {
             query?: {
-                /** @description How long the answer waits for the end; the end itself does not depend on it. */
+                /** @description How long the response waits for the exit. The exit itself does not depend on it. */
                 waitMs?: number;
-                /** @description Time between TERM and KILL. */
+                /** @description Time between SIGTERM and SIGKILL. */
                 graceMs?: number;
             };
             header?: never;
@@ -3204,8 +3714,9 @@ export interface operations {
     getProcessTerminalWs: {
         parameters: {
             query?: {
-                /** @description Replay from this offset; its stock client has no way to tell replay from live output, so only on demand. */
+                /** @description Replay from this offset. The SDK cannot tell replayed from live output, so the default is the head. */
                 from?: number;
+                /** @description Replay this many bytes before the head. */
                 tail?: number;
             };
             header?: never;
@@ -3302,6 +3813,56 @@ export interface operations {
             };
         };
     };
+    getSandboxProxyTerminal: {
+        parameters: {
+            query?: {
+                /** @description A line for a shell; default: an interactive shell. */
+                command?: string;
+                /** @description Default: 80. */
+                cols?: number;
+                /** @description Default: 24. */
+                rows?: number;
+                cwd?: string;
+                /** @description Attach to the running process with this tag, or start one. */
+                tag?: string;
+                /** @description The offset at which the replay of a running process starts; default: the oldest byte. */
+                since?: number;
+            };
+            header?: never;
+            path: {
+                /** @description Any id: this server is the only sandbox that it knows. */
+                id: string;
+                /** @description 1 to 65535; has no effect. */
+                port: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            101: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     getSessions: {
         parameters: {
             query?: never;
@@ -3350,7 +3911,7 @@ export interface operations {
                     "application/json": components["schemas"]["SessionInfo"];
                 };
             };
-            /** @description It exists; `details.session` is it */
+            /** @description The session exists; it is in `details.session` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -3544,7 +4105,7 @@ export interface operations {
                 maxOutputBytes?: number;
                 /** @description `utf8` (default) or `base64` */
                 encoding?: string;
-                /** @description Answer only when it is over. */
+                /** @description Respond only when the command has ended. */
                 wait?: boolean;
             };
             header?: never;
@@ -3607,17 +4168,17 @@ export interface operations {
     getSessionExecOutput: {
         parameters: {
             query?: {
-                /** @description First offset; absent: the oldest byte there is. */
+                /** @description First offset; default: the oldest byte in the log. */
                 from?: number;
-                /** @description Offset at which to end. */
+                /** @description End before this offset. */
                 to?: number;
-                /** @description `stdout`, `stderr`, `combined` or `pty`; absent: all, in the order in which it was read. */
+                /** @description `stdout`, `stderr`, `combined` or `pty`; default: all streams, in the order in which they were read. */
                 stream?: string;
-                /** @description Go on until the exit and the last byte. */
+                /** @description Continue until the exit of the process and its last byte. */
                 follow?: boolean;
                 /**
-                 * @description `lossless` (default, needs the scope write: the program waits for this client) or `live` (default of readers: what
-                 *     they read too late cuts the answer off).
+                 * @description `lossless` (default; needs the scope `write`, because the program waits for this client) or `live` (default
+                 *     without that scope; the response is aborted if the client reads too slowly).
                  */
                 flow?: string;
             };
@@ -3650,7 +4211,10 @@ export interface operations {
     };
     postSessionProcesses: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Reject unknown fields of the body. */
+                strict?: boolean;
+            };
             header?: {
                 "Idempotency-Key"?: string | null;
             };
@@ -3667,6 +4231,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description Fields of the body that have no effect. */
+                    "x-outlive-unknown-fields"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3679,6 +4245,33 @@ export interface operations {
                 };
                 content: {
                     "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getTickets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TicketList"];
                 };
             };
             "4XX": {
@@ -3711,6 +4304,41 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["TicketAnswer"];
                 };
+            };
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    deleteTicket: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             503: {
                 headers: {

@@ -2,9 +2,20 @@ import { type EventFilter, events, type OutliveEvent } from './events.js';
 import { Http, type Options, randomKey } from './http.js';
 import { Process } from './process.js';
 import { Session } from './session.js';
-import type { Context, Health, ProcessInfo, RunOptions, RunResult, SessionInfo, SessionOptions, StartOptions } from './types.js';
+import type {
+  Context,
+  Health,
+  History,
+  ProcessInfo,
+  RunOptions,
+  RunResult,
+  SessionInfo,
+  SessionOptions,
+  StartOptions,
+  TicketInfo,
+} from './types.js';
 
-/** A server. */
+/** A client of one server. */
 export class Outlive {
   readonly #http: Http;
 
@@ -16,14 +27,14 @@ export class Outlive {
     return this.#http.json('GET', '/v1/health');
   }
 
-  /** Runs a command and answers when it has ended. If the signal is aborted, it is killed with all its children. */
+  /** Runs a command and resolves when it has ended. Aborting the signal kills it with all its children. */
   run(options: RunOptions, signal?: AbortSignal): Promise<RunResult> {
     return this.#http.json('POST', '/v1/processes/run', { body: options, signal });
   }
 
   /**
-   * Starts something that goes on by itself. If the answer is lost on its way, it is asked for again, and nothing is started twice;
-   * with a `key` of your own that holds for retries of yours too.
+   * Starts a process that keeps running. If the response is lost, the request is repeated with the same idempotency
+   * key, so nothing is started twice. Pass your own `key` to make your retries safe too.
    */
   async start(options: StartOptions, { key = randomKey() }: { key?: string } = {}): Promise<Process> {
     const headers = { 'idempotency-key': key };
@@ -32,12 +43,15 @@ export class Outlive {
     return this.process(info.id);
   }
 
-  /** By id, `tag:NAME` or `pid:NUMBER`; whether there is such a thing is known when it is asked for something. */
+  /** A handle by id, `tag:NAME` or `pid:NUMBER`. Nothing is requested until a method of it is called. */
   process(id: string): Process {
     return new Process(this.#http, id);
   }
 
-  async processes(filter: { status?: string; sessionId?: string; tag?: string; source?: string } = {}): Promise<ProcessInfo[]> {
+  /** With `boot` (`current`, `previous`, `all` or an id) also those of the history, which needs the scope `admin`. */
+  async processes(
+    filter: { status?: string; sessionId?: string; tag?: string; source?: string; boot?: string } = {},
+  ): Promise<ProcessInfo[]> {
     return (await this.#http.json<{ processes: ProcessInfo[] }>('GET', '/v1/processes', { query: filter })).processes;
   }
 
@@ -57,7 +71,22 @@ export class Outlive {
     return (await this.#http.json<{ sessions: SessionInfo[] }>('GET', '/v1/sessions')).sessions;
   }
 
-  /** What was run for a session, and what it printed: for feeding an agent. */
+  /** What is stored on disk, also of earlier boots. Needs the scope `admin`. */
+  history(): Promise<History> {
+    return this.#http.json('GET', '/v1/history');
+  }
+
+  /** The valid tickets created with the same token; with the scope `admin` all. */
+  async tickets(): Promise<TicketInfo[]> {
+    return (await this.#http.json<{ tickets: TicketInfo[] }>('GET', '/v1/tickets')).tickets;
+  }
+
+  /** Revokes a ticket. Connections that are open stay open. */
+  revokeTicket(id: string): Promise<void> {
+    return this.#http.json('DELETE', `/v1/tickets/${encodeURIComponent(id)}`);
+  }
+
+  /** The commands of a session and their output, as context for an agent. */
   context(query: { sessionId: string; source?: string; sinceMs?: number; maxBytes?: number }): Promise<Context> {
     return this.#http.json('GET', '/v1/context', { query });
   }

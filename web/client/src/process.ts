@@ -1,11 +1,23 @@
 import { Attachment, type AttachOptions } from './attach/attachment.js';
 import type { Http } from './http.js';
-import type { AttachmentInfo, LogEntry, Patch, ProcessInfo, Role, Screen, Size, Ticket, Tree, WaitOptions, WaitResult } from './types.js';
+import type {
+  AttachmentInfo,
+  LogEntry,
+  Patch,
+  ProcessInfo,
+  Role,
+  Screen,
+  Size,
+  Ticket,
+  Tree,
+  WaitOptions,
+  WaitResult,
+} from './types.js';
 
 /** Input per request; the server's own limit is 64 KiB. */
-const PIECE_BYTES = 32 * 1024;
+const INPUT_REQUEST_BYTES = 32 * 1024;
 
-/** Something started, by its id. Nothing is remembered here: every call asks the server. */
+/** A handle to a process. It caches nothing: every call is a request. */
 export class Process {
   readonly #http: Http;
 
@@ -17,8 +29,8 @@ export class Process {
     this.#http = http;
   }
 
-  #path(rest = ''): string {
-    return `/v1/processes/${encodeURIComponent(this.id)}${rest}`;
+  #path(suffix = ''): string {
+    return `/v1/processes/${encodeURIComponent(this.id)}${suffix}`;
   }
 
   info(): Promise<ProcessInfo> {
@@ -33,7 +45,7 @@ export class Process {
     return this.#http.json('POST', this.#path('/restart'), { query: options });
   }
 
-  /** TERM to the whole tree, KILL after the grace time. */
+  /** Sends TERM to the whole process tree, and KILL after the grace period. */
   stop(options: { waitMs?: number; graceMs?: number } = {}): Promise<ProcessInfo> {
     return this.#http.json('POST', this.#path('/stop'), { query: options, isRepeatable: true });
   }
@@ -54,16 +66,16 @@ export class Process {
     return this.#http.json('DELETE', this.#path(), { query: options });
   }
 
-  /** Until it exits, prints something, is silent, listens or answers; see `for`. */
+  /** Waits until the process exits, prints a pattern, is silent, listens or responds; see `for`. */
   wait(options: WaitOptions = {}, signal?: AbortSignal): Promise<WaitResult> {
     return this.#http.json('POST', this.#path('/wait'), { body: options, signal, isRepeatable: true });
   }
 
-  /** Types into it; resolves when the kernel has taken all of it. */
+  /** Writes input; resolves when the kernel has accepted all of it. */
   async write(data: string | Uint8Array): Promise<void> {
     const bytes = typeof data === 'string' ? new TextEncoder().encode(data) : data;
-    for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
-      const body = { data: base64(bytes.subarray(at, at + PIECE_BYTES)), encoding: 'base64' };
+    for (let at = 0; at < bytes.length; at += INPUT_REQUEST_BYTES) {
+      const body = { data: base64(bytes.subarray(at, at + INPUT_REQUEST_BYTES)), encoding: 'base64' };
       await this.#http.json('POST', this.#path('/input'), { body });
     }
   }
@@ -76,28 +88,28 @@ export class Process {
     return this.#http.json('POST', this.#path('/resize'), { body: size, isRepeatable: true });
   }
 
-  async logs(query: { stream?: string; tail?: number; since?: number } = {}): Promise<LogEntry[]> {
+  async logs(query: { stream?: string; tail?: number; since?: number; from?: number } = {}): Promise<LogEntry[]> {
     const list = await this.#http.json<{ entries: LogEntry[] }>('GET', this.#path('/logs'), { query });
     return list.entries;
   }
 
-  /** Its bytes, as they were printed. */
+  /** The raw bytes of the output. */
   async output(query: { from?: number; to?: number; stream?: string } = {}): Promise<Uint8Array> {
     const response = await this.#http.send('GET', this.#path('/output'), { query });
     return new Uint8Array(await response.arrayBuffer());
   }
 
-  /** Of a terminal: an asciicast. */
+  /** The recording of a terminal as an asciicast. */
   async recording(query: { version?: 2 | 3; from?: number } = {}): Promise<string> {
     return (await this.#http.send('GET', this.#path('/recording'), { query })).text();
   }
 
-  /** What a terminal shows now: its lines, cursor, title and modes, and after which byte of the log. */
+  /** The current screen of a terminal: lines, cursor, title and modes, and the offset in the log it belongs to. */
   screen(): Promise<Screen> {
     return this.#http.json('GET', this.#path('/screen'));
   }
 
-  /** The same as a picture. */
+  /** The current screen of a terminal as SVG. */
   async picture(): Promise<string> {
     return (await this.#http.send('GET', this.#path('/screen'), { query: { format: 'svg' } })).text();
   }
@@ -111,12 +123,16 @@ export class Process {
     return this.#http.json('GET', this.#path('/tree'));
   }
 
-  /** Lets somebody without a token attach, once, within a minute. */
-  ticket(role: Role = 'writer'): Promise<Ticket> {
-    return this.#http.json('POST', '/v1/tickets', { body: { processId: this.id, role }, isRepeatable: true });
+  /**
+   * Creates a ticket: it lets a client without a token attach, by default once within a minute. A writer's ticket with
+   * more than that needs a token with the scope `admin`.
+   */
+  ticket(role: Role = 'writer', options: { ttlMs?: number; uses?: number } = {}): Promise<Ticket> {
+    const body = { processId: this.id, role, ...options };
+    return this.#http.json('POST', '/v1/tickets', { body, isRepeatable: true });
   }
 
-  /** What it prints, as it comes, across lost connections; and a way to type. */
+  /** Streams the output across lost connections, and sends input. */
   attach(options: AttachOptions = {}): Attachment {
     return new Attachment(this.#http, this, options);
   }

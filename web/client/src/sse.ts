@@ -4,21 +4,21 @@ export interface ServerEvent {
   data: string;
 }
 
-/** Server-sent events out of a body, as they come. */
+/** Parses a response body as server-sent events. */
 export async function* serverEvents(body: ReadableStream<Uint8Array>): AsyncGenerator<ServerEvent> {
   const decoder = new TextDecoder();
-  let rest = '';
+  let buffer = '';
   const reader = body.getReader();
   try {
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
-      rest += decoder.decode(value, { stream: true });
-      // The last part is not whole yet.
-      const blocks = rest.split('\n\n');
-      rest = blocks.pop() ?? '';
+      buffer += decoder.decode(value, { stream: true });
+      // The last block is incomplete.
+      const blocks = buffer.split('\n\n');
+      buffer = blocks.pop() ?? '';
       for (const block of blocks) {
-        const event = parse(block);
+        const event = parseEvent(block);
         if (event) yield event;
       }
     }
@@ -27,8 +27,8 @@ export async function* serverEvents(body: ReadableStream<Uint8Array>): AsyncGene
   }
 }
 
-function parse(block: string): ServerEvent | undefined {
-  const found: ServerEvent = { event: 'message', id: undefined, data: '' };
+function parseEvent(block: string): ServerEvent | undefined {
+  const parsed: ServerEvent = { event: 'message', id: undefined, data: '' };
   let hasData = false;
   for (const line of block.split('\n')) {
     const colon = line.indexOf(':');
@@ -36,15 +36,15 @@ function parse(block: string): ServerEvent | undefined {
     const value = line.slice(colon + 1).replace(/^ /, '');
     switch (line.slice(0, colon)) {
       case 'event':
-        found.event = value;
+        parsed.event = value;
         break;
       case 'id':
-        found.id = value;
+        parsed.id = value;
         break;
       case 'data':
-        found.data += hasData ? `\n${value}` : value;
+        parsed.data += hasData ? `\n${value}` : value;
         hasData = true;
     }
   }
-  return hasData ? found : undefined;
+  return hasData ? parsed : undefined;
 }

@@ -1,4 +1,4 @@
-// The stream of an attachment: every byte once, across lost connections.
+// Attachments against a real server: every byte is delivered once, across lost connections.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -10,19 +10,23 @@ const server = await serve('--token', TOKEN);
 const outlive = server.client({ token: TOKEN });
 const text = (pieces) => Buffer.concat(pieces).toString();
 
-/** Reads until `isEnough`, or the end; what came, by type. */
-async function read(attachment, isEnough = () => false) {
+/** Reads until `isDone` or the end. Returns output and other items separately. */
+async function read(attachment, isDone = () => false) {
   const seen = { output: [], items: [] };
   for await (const item of attachment) {
     if (item.type === 'output') seen.output.push(item.bytes);
     else seen.items.push(item);
-    if (isEnough(seen)) break;
+    if (isDone(seen)) break;
   }
   return seen;
 }
 
-test('output, input, size and exit', async () => {
-  const shell = await outlive.start({ command: 'stty -echo; echo ready; read line; echo "got $line"; stty size; exit 7', shell: true, tty: true });
+test('an attachment carries output, input, size and exit', async () => {
+  const shell = await outlive.start({
+    command: 'stty -echo; echo ready; read line; echo "got $line"; stty size; exit 7',
+    shell: true,
+    tty: true,
+  });
   const attachment = shell.attach({ from: 0, size: { cols: 91, rows: 31 } });
   const output = [];
   let exit;
@@ -38,7 +42,7 @@ test('output, input, size and exit', async () => {
   assert.equal(exit.exitCode, 7);
 });
 
-test('streams of a process on pipes are told apart', async () => {
+test('stdout and stderr of a process on pipes are distinguished', async () => {
   const both = await outlive.start({ command: 'echo out; echo err >&2', shell: true });
   const streams = {};
   for await (const item of both.attach({ from: 0 })) {
@@ -47,7 +51,7 @@ test('streams of a process on pipes are told apart', async () => {
   assert.deepEqual(streams, { stdout: 'out\n', stderr: 'err\n' });
 });
 
-test('every byte once, although the server dies again and again', async () => {
+test('every byte is delivered once although the server is killed repeatedly', async () => {
   const lines = 200_000;
   const counting = await outlive.start({ command: `seq ${lines}; sleep 1000`, shell: true, maxLogBytes: 4_000_000 });
   const attachment = counting.attach({ from: 0, flow: 'lossless' });
@@ -68,20 +72,23 @@ test('every byte once, although the server dies again and again', async () => {
     if (received >= whole.length) break;
   }
   assert.equal(text(output), whole);
-  assert.ok(kills === 3 && reconnects >= 1, `${kills} deaths, ${reconnects} reconnects`);
+  assert.ok(kills === 3 && reconnects >= 1, `${kills} kills, ${reconnects} reconnects`);
 });
 
-test('what is gone is said', async () => {
+test('bytes that are gone are reported as a gap', async () => {
   const much = await outlive.start({ command: 'seq 200000; sleep 1000', shell: true, maxLogBytes: 262_144 });
   await much.wait({ for: 'output', pattern: '^200000$' });
   const { outputStart } = await much.info();
   assert.ok(outputStart > 0);
   const { items, output } = await read(much.attach({ from: 0 }), ({ output }) => text(output).endsWith('\n200000\n'));
-  assert.deepEqual(items.find(({ type }) => type === 'gap'), { type: 'gap', from: 0, to: outputStart });
+  assert.deepEqual(
+    items.find(({ type }) => type === 'gap'),
+    { type: 'gap', from: 0, to: outputStart },
+  );
   assert.equal(Buffer.concat(output).length + outputStart, (await much.info()).outputEnd);
 });
 
-test('no more is under way than the reader can take', async () => {
+test('at most one window of bytes is in flight', async () => {
   const window = 64 * 1024;
   let arrived = 0;
   class Counting extends WebSocket {
@@ -91,51 +98,62 @@ test('no more is under way than the reader can take', async () => {
     }
   }
   const flood = await outlive.start({ command: 'head -c 3000000 /dev/zero | tr "\\0" x', shell: true, tty: true });
-  const attachment = server.client({ token: TOKEN, WebSocket: Counting }).process(flood.id).attach({ from: 0, windowBytes: window });
+  const attachment = server
+    .client({ token: TOKEN, WebSocket: Counting })
+    .process(flood.id)
+    .attach({ from: 0, windowBytes: window });
   await flood.wait();
-  await until('as much as was allowed has come', () => arrived >= window);
+  await until('a full window has arrived', () => arrived >= window);
   for (let count = 0; count < 5; count += 1) await outlive.health();
-  assert.equal(arrived, window, 'nothing was taken yet');
+  assert.equal(arrived, window, 'nothing is consumed yet');
   const { output } = await read(attachment);
   assert.equal(Buffer.concat(output).length, 3_000_000);
 });
 
-test('a viewer sees, and cannot type', async () => {
+test('a viewer receives output and cannot send input', async () => {
   const cat = await outlive.start({ command: 'cat', tty: true });
   const viewer = cat.attach({ from: 0, role: 'viewer' });
   const writer = cat.attach();
-  const seen = read(viewer, ({ output, items }) => text(output).includes('typed') && items.some(({ code }) => code === 'read_only'));
-  await until('both are there', async () => (await cat.attachments()).length === 2);
+  const seen = read(
+    viewer,
+    ({ output, items }) => text(output).includes('typed') && items.some(({ code }) => code === 'read_only'),
+  );
+  await until('both are attached', async () => (await cat.attachments()).length === 2);
   viewer.write('nothing\n');
   writer.write('typed\n');
   assert.ok(!text((await seen).output).includes('nothing'));
   writer.close();
 });
 
-test('a ticket lets somebody without a token in, once', async () => {
+test('a ticket lets a client without a token attach once', async () => {
   const cat = await outlive.start({ command: 'echo hello; exec cat', shell: true, tty: true });
   const { ticket } = await cat.ticket('viewer');
-  const stranger = server.client().process(cat.id);
-  const { items } = await read(stranger.attach({ from: 0, role: 'viewer', ticket }), ({ output }) => text(output).includes('hello'));
+  const guest = server.client().process(cat.id);
+  const { items } = await read(guest.attach({ from: 0, role: 'viewer', ticket }), ({ output }) =>
+    text(output).includes('hello'),
+  );
   assert.equal(items[0].role, 'viewer');
-  await assert.rejects(read(stranger.attach({ from: 0, role: 'viewer', ticket })));
+  await assert.rejects(read(guest.attach({ from: 0, role: 'viewer', ticket })));
 });
 
-test('a process that is deleted ends it, and one that never was is refused', async () => {
+test('deleting the process ends the attachment, and an unknown process is refused', async () => {
   const cat = await outlive.start({ command: 'cat' });
   const attachment = cat.attach();
   assert.equal((await attachment.next()).value.type, 'connected');
   await cat.delete({ force: true });
-  // Killed first: whichever is seen first, it is over.
-  const end = await read(attachment).then(({ items }) => items.at(-1).type, ({ code }) => code);
+  // The process is killed before it is deleted; either may be seen first.
+  const end = await read(attachment).then(
+    ({ items }) => items.at(-1).type,
+    ({ code }) => code,
+  );
   assert.ok(['exit', 'deleted', 'not_found'].includes(end), end);
-  await assert.rejects(read(outlive.process('proc_nobody').attach()), { code: 'not_found' });
+  await assert.rejects(read(outlive.process('proc_unknown').attach()), { code: 'not_found' });
 });
 
-test('what is typed while nobody listens arrives', async () => {
+test('input written before the connection arrives', async () => {
   const cat = await outlive.start({ command: 'cat' });
   const attachment = cat.attach({ from: 0 });
-  attachment.write('typed before it was connected\n');
+  attachment.write('typed before the connection\n');
   const { output } = await read(attachment, ({ output }) => text(output).includes('\n'));
-  assert.equal(text(output), 'typed before it was connected\n');
+  assert.equal(text(output), 'typed before the connection\n');
 });

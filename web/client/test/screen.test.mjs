@@ -1,4 +1,4 @@
-// Repaints: beginning with a screen, and coming back to one.
+// Repaints: at the start of an attachment, after gaps and after lost connections.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -6,7 +6,7 @@ import { OutliveError } from '../dist/index.js';
 import { scripted } from './support/scripted.mjs';
 import { until } from './support/server.mjs';
 
-/** The next item of that type. */
+/** Reads up to the next item of the given type. */
 async function find(attachment, type) {
   for (;;) {
     const { value, done } = await attachment.next();
@@ -20,19 +20,27 @@ test('a repaint is one item, and its bytes count in no offset', async () => {
   const server = await scripted();
   const attachment = server.process.attach({ screen: true, scrollback: 50, windowBytes: 4096 });
   const connection = await server.next();
-  assert.deepEqual([connection.query.screen, connection.query.scrollback, connection.query.from], ['true', '50', undefined]);
-  connection.ready(1000).repaint(1000, ['\x1bcfirst ', 'second'], { cols: 100, rows: 30, approximate: true }).bytes('live');
+  assert.deepEqual(
+    [connection.query.screen, connection.query.scrollback, connection.query.from],
+    ['true', '50', undefined],
+  );
+  connection
+    .ready(1000)
+    .repaint(1000, ['\x1bcfirst ', 'second'], { cols: 100, rows: 30, approximate: true })
+    .bytes('live');
   const repaint = await find(attachment, 'repaint');
   assert.equal(text(repaint), '\x1bcfirst second');
   assert.deepEqual([repaint.offset, repaint.cols, repaint.rows, repaint.approximate], [1000, 100, 30, true]);
   const output = await find(attachment, 'output');
   assert.deepEqual([output.offset, text(output)], [1000, 'live']);
   void attachment.next();
-  await until('what was taken is told', () => connection.received.some(({ type, offset }) => type === 'ack' && offset === 1004));
+  await until('consumed bytes are acknowledged', () =>
+    connection.received.some(({ type, offset }) => type === 'ack' && offset === 1004),
+  );
   attachment.close();
 });
 
-test('an empty repaint is one too', async () => {
+test('an empty repaint is delivered', async () => {
   const server = await scripted();
   const attachment = server.process.attach({ screen: true });
   (await server.next()).ready(7).repaint(7, []).bytes('x');
@@ -41,7 +49,7 @@ test('an empty repaint is one too', async () => {
   attachment.close();
 });
 
-test('after a repaint it comes back at the exact byte', async () => {
+test('a connection lost after a repaint resumes at the exact byte', async () => {
   const server = await scripted();
   const attachment = server.process.attach({ screen: true, scrollback: 9 });
   const first = await server.next();
@@ -50,15 +58,15 @@ test('after a repaint it comes back at the exact byte', async () => {
   first.lose();
   const second = await server.next();
   assert.deepEqual([second.query.from, second.query.screen, second.query.scrollback], ['13', undefined, '9']);
-  // It was too late: the server says so, and shows the screen as it is.
-  second.ready(13).say({ type: 'gap', from: 13, to: 500 }).repaint(500, ['later']).bytes('more');
+  // Those bytes are no longer in the log: the server sends a gap and the current screen.
+  second.ready(13).send({ type: 'gap', from: 13, to: 500 }).repaint(500, ['later']).bytes('more');
   assert.deepEqual(await find(attachment, 'gap'), { type: 'gap', from: 13, to: 500 });
   assert.equal(text(await find(attachment, 'repaint')), 'later');
   assert.equal((await find(attachment, 'output')).offset, 500);
   attachment.close();
 });
 
-test('lost before there was a screen, it asks for one again and misses nothing', async () => {
+test('a connection lost before the first repaint requests it again without a gap', async () => {
   const server = await scripted();
   const attachment = server.process.attach({ screen: true });
   const first = await server.next();
@@ -76,11 +84,11 @@ test('lost before there was a screen, it asks for one again and misses nothing',
   assert.deepEqual(items, ['reconnecting', 'connected', 'repaint']);
 });
 
-test('a repaint that breaks off after a gap is asked for again, and what lies between is a gap', async () => {
+test('an incomplete repaint after a gap is requested again and the skipped bytes are a gap', async () => {
   const server = await scripted();
   const attachment = server.process.attach({ from: 0 });
   const first = await server.next();
-  first.ready(0).bytes('abc').say({ type: 'gap', from: 3, to: 50 }).repaint(50, ['half'], { bytes: 100 });
+  first.ready(0).bytes('abc').send({ type: 'gap', from: 3, to: 50 }).repaint(50, ['half'], { bytes: 100 });
   await find(attachment, 'gap');
   first.lose();
   const second = await server.next();
@@ -91,7 +99,7 @@ test('a repaint that breaks off after a gap is asked for again, and what lies be
   attachment.close();
 });
 
-test('what is known to be gone before it connects is replaced by a screen', async () => {
+test('a repaint is requested when the next byte is known to be gone', async () => {
   const server = await scripted();
   const attachment = server.process.attach({ screen: true });
   const first = await server.next();
@@ -107,7 +115,7 @@ test('what is known to be gone before it connects is replaced by a screen', asyn
   attachment.close();
 });
 
-test('bytes that are gone when it begins with bytes are a gap, and those that are there come', async () => {
+test('an attachment that starts with bytes reports a gap and delivers the remaining bytes', async () => {
   const server = await scripted({ outputStart: 100 });
   const attachment = server.process.attach({ from: 0 });
   const first = await server.next();
@@ -115,25 +123,25 @@ test('bytes that are gone when it begins with bytes are a gap, and those that ar
   first.ready(100).bytes('abc');
   assert.deepEqual(await find(attachment, 'gap'), { type: 'gap', from: 0, to: 100 });
   await find(attachment, 'output');
-  // Now there is something to which others cannot be added.
+  // The reader has output now, to which later bytes could not be appended.
   server.info.outputStart = 200;
   first.lose();
   assert.equal((await server.next()).query.screen, 'true');
   attachment.close();
 });
 
-test('a size that changes while it connects is told', async () => {
+test('a resize while connecting is sent after ready', async () => {
   const server = await scripted();
   const attachment = server.process.attach({ size: { cols: 80, rows: 24 } });
   const connection = await server.next();
   attachment.resize({ cols: 100, rows: 30 });
   connection.ready(0);
-  await until('it is told', () => connection.received.length > 0);
+  await until('the size arrives', () => connection.received.length > 0);
   assert.deepEqual(connection.received, [{ type: 'resize', cols: 100, rows: 30 }]);
   attachment.close();
 });
 
-test('of a process on pipes no screen is asked for', async () => {
+test('no repaint is requested for a process on pipes', async () => {
   const server = await scripted({ tty: false });
   const attachment = server.process.attach({ screen: true, scrollback: 5 });
   const connection = await server.next();
@@ -142,7 +150,7 @@ test('of a process on pipes no screen is asked for', async () => {
   await find(attachment, 'exit');
 });
 
-test('who wants no repaint says so each time', async () => {
+test('screen: false is sent with every connection', async () => {
   const server = await scripted();
   const attachment = server.process.attach({ from: 0, screen: false });
   const first = await server.next();
@@ -156,26 +164,26 @@ test('who wants no repaint says so each time', async () => {
   assert.throws(() => server.process.attach({ from: 0, screen: true }), { code: 'invalid_value' });
 });
 
-test('with explicit acknowledgement only what was said counts as taken', async () => {
+test('with explicit acknowledgement only acknowledge() sends acks', async () => {
   const server = await scripted();
   const attachment = server.process.attach({ from: 0, acknowledge: 'explicit' });
   const connection = await server.next();
-  connection.ready(0).bytes('abc', 'def').say({ type: 'resized', cols: 1, rows: 1 });
+  connection.ready(0).bytes('abc', 'def').send({ type: 'resized', cols: 1, rows: 1 });
   await find(attachment, 'resized');
   attachment.acknowledge(3);
-  await until('it is told', () => connection.received.length > 0);
+  await until('the ack arrives', () => connection.received.length > 0);
   assert.deepEqual(connection.received, [{ type: 'ack', offset: 3 }]);
   attachment.close();
 });
 
-test('tickets are fetched anew for each connection, until no more are given', async () => {
+test('a ticket is fetched for each connection until the source refuses', async () => {
   const server = await scripted();
-  let given = 0;
+  let count = 0;
   const ticket = async () => {
-    given += 1;
-    if (given === 2) throw new TypeError('the network is away');
-    if (given === 4) throw new OutliveError('not_found', 'you are no longer in this room', 404);
-    return `ticket-${given}`;
+    count += 1;
+    if (count === 2) throw new TypeError('the network is down');
+    if (count === 4) throw new OutliveError('not_found', 'you are no longer in this room', 404);
+    return `ticket-${count}`;
   };
   const attachment = server.process.attach({ from: 0, ticket });
   const first = await server.next();

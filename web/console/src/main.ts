@@ -1,65 +1,61 @@
 import { Outlive, OutliveError } from '@outlive/client';
-import './look/look.css';
-import { readFragment } from './access/fragment.js';
-import { gate } from './access/gate.js';
-import { sharedTerminal } from './access/shared.js';
-import { forgetToken, hideFragment, keepToken, takeToken } from './access/token.js';
+import './styles/index.css';
+import { clearFragment, forgetToken, readFragment, storeToken, takeToken } from './access/credentials.js';
+import { sharedTerminal } from './access/shared_terminal.js';
+import { signInPage } from './access/sign_in.js';
 import { Console } from './console.js';
-import { Connection } from './live/connection.js';
-import { followTheme } from './look/theme.js';
 import { fill } from './page/element.js';
 import { Notices } from './page/notices.js';
+import { Connection } from './state/connection.js';
+import { followEvents } from './state/follow_events.js';
+import { initTheme } from './styles/theme.js';
 
 const root = document.querySelector('#console')!;
 const notices = new Notices();
 const connection = new Connection();
 
-followTheme();
+initTheme();
 document.body.append(notices.element);
-// A link that is opened while the console is: it is meant.
+// A link with credentials, opened in the tab that shows the console, only changes the fragment.
 addEventListener('hashchange', () => {
   if (readFragment(location.hash).kind !== 'none') location.reload();
 });
 
-const given = readFragment(location.hash);
-if (given.kind === 'ticket') {
-  hideFragment();
-  fill(root, sharedTerminal(given.ticket, given.process));
+const fragment = readFragment(location.hash);
+if (fragment.kind === 'ticket') {
+  clearFragment();
+  fill(root, sharedTerminal(fragment));
 } else {
   const token = takeToken();
-  enter(token).catch((error: unknown) => ask(token === undefined ? undefined : error));
+  openConsole(token).catch((error: unknown) => askForToken(token === undefined ? undefined : error));
 }
 
-function client(token: string | undefined): Outlive {
-  return new Outlive({ fetch: connection.fetch, ...(token === undefined ? {} : { token }) });
-}
-
-/** Throws if the server does not let this token (or, without one, everybody) in. */
-async function enter(token: string | undefined): Promise<void> {
-  const outlive = client(token);
+/** Rejects if the server does not accept the token, or requires one and none is given. */
+async function openConsole(token: string | undefined): Promise<void> {
+  const outlive = new Outlive({ fetch: connection.fetch, ...(token === undefined ? {} : { token }) });
   await outlive.health();
-  if (token !== undefined) keepToken(token);
-  const over = new AbortController();
-  const console = new Console(outlive, connection, notices, over.signal);
+  if (token !== undefined) storeToken(token);
+  const closed = new AbortController();
+  const console = new Console(outlive, connection, notices, closed.signal);
   fill(root, console.element);
-  // What was open before a reload is known by its processes only when the list is there.
-  const unfollow = console.processes.onChange(() => {
-    if (!console.processes.isKnown) return;
-    unfollow();
+  // The saved layout can only be restored when the list of processes has been read.
+  const unsubscribe = console.processes.onChange(() => {
+    if (!console.processes.isLoaded) return;
+    unsubscribe();
     console.workspace.restore();
-    if (!console.workspace.isEmpty) console.showWork();
+    if (!console.workspace.isEmpty) console.showWorkspace();
   });
-  console.sessions.look().catch((error: unknown) => notices.failed(error));
-  console.processes.follow(over.signal).catch((error: unknown) => {
-    // Revoked or expired while we were here.
-    if (!(error instanceof OutliveError) || error.status !== 401) return notices.failed(error);
-    over.abort();
-    ask(error);
+  followEvents(outlive, console.processes, console.sessions, closed.signal).catch((error: unknown) => {
+    const isSignedOut = error instanceof OutliveError && error.status === 401;
+    if (!isSignedOut) return notices.showError(error);
+    // The token was revoked or has expired.
+    closed.abort();
+    askForToken(error);
   });
 }
 
-function ask(refusal: unknown): void {
+function askForToken(error: unknown): void {
   forgetToken();
-  fill(root, gate(refusal, enter));
+  fill(root, signInPage(error, openConsole));
   root.querySelector('input')?.focus();
 }

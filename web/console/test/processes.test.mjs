@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { isNewer } from '../checked/live/processes.js';
+import { isNewer } from '../checked/state/processes.js';
 
-test('an_answer_that_is_late_does_not_undo_its_event', () => {
+test('a later status or generation is newer', () => {
   const at = (generation, status) => ({ generation, status });
   assert.ok(isNewer(at(1, 'running'), at(1, 'created')));
   assert.ok(!isNewer(at(1, 'running'), at(1, 'exited')));

@@ -14,93 +14,93 @@ const TEXT = [
   '[12.0,"o","cut o',
 ].join('\n');
 
-/** Shows a recording as a list of what happened on the stage. */
-function shown(text = TEXT, events) {
-  const stage = [];
+/** A playback whose sink records its calls; `calls()` returns and clears them. */
+function createPlayback(text = TEXT, events) {
+  const recorded = [];
   const cast = parseCast(text);
   const playback = new Playback(
     { ...cast, events: events ?? cast.events },
     {
-      begin: (cols, rows) => stage.push(`begin ${cols}x${rows}`),
-      show: (event) => stage.push(event.kind === 'resize' ? `${event.cols}x${event.rows}` : event.data),
+      reset: (cols, rows) => recorded.push(`reset ${cols}x${rows}`),
+      apply: (event) => recorded.push(event.kind === 'resize' ? `${event.cols}x${event.rows}` : event.data),
     },
   );
-  const since = () => stage.splice(0);
-  return { playback, since };
+  const calls = () => recorded.splice(0);
+  return { playback, calls };
 }
 
-test('an_asciicast_is_read_as_far_as_it_makes_sense', () => {
+test('a truncated asciicast with unknown events is parsed', () => {
   const { cols, rows, events } = parseCast(TEXT);
   assert.deepEqual([cols, rows], [80, 24]);
   assert.deepEqual(
     events.map(({ kind }) => kind),
-    ['output', 'output', 'resize', 'mark', 'output'],
+    ['output', 'output', 'resize', 'gap', 'output'],
   );
   assert.throws(() => parseCast('{"version":3}'), /version 3/);
 });
 
-test('what_happens_at_once_is_shown_before_it_is_played', () => {
-  const { since } = shown();
-  assert.deepEqual(since(), ['begin 80x24', 'a']);
+test('events at time zero are shown before playing', () => {
+  const { calls } = createPlayback();
+  assert.deepEqual(calls(), ['reset 80x24', 'a']);
 });
 
-test('time_shows_what_is_due', () => {
-  const { playback, since } = shown();
-  since();
+test('tick applies the events that are due', () => {
+  const { playback, calls } = createPlayback();
+  calls();
   playback.tick(5);
-  assert.deepEqual(since(), [], 'it was not played yet');
+  assert.deepEqual(calls(), [], 'not playing yet');
   playback.play();
   playback.tick(0.9);
-  assert.deepEqual(since(), []);
+  assert.deepEqual(calls(), []);
   playback.tick(0.2);
-  assert.deepEqual(since(), ['b']);
+  assert.deepEqual(calls(), ['b']);
   playback.speed = 4;
   playback.tick(0.25);
-  assert.deepEqual(since(), ['100x30', 'gap']);
+  assert.deepEqual(calls(), ['100x30', 'gap']);
   assert.ok(Math.abs(playback.position - 2.1) < 1e-9);
   playback.tick(60);
-  assert.deepEqual(since(), ['c']);
+  assert.deepEqual(calls(), ['c']);
   assert.deepEqual([playback.position, playback.isPlaying, playback.isAtEnd], [10, false, true]);
 });
 
-test('what_is_over_is_played_from_its_beginning', () => {
-  const { playback, since } = shown();
+test('play at the end starts from the beginning', () => {
+  const { playback, calls } = createPlayback();
   playback.seek(99);
-  since();
+  calls();
   playback.play();
-  assert.deepEqual(since(), ['begin 80x24', 'a']);
+  assert.deepEqual(calls(), ['reset 80x24', 'a']);
   assert.equal(playback.isPlaying, true);
 });
 
-test('forward_goes_on_and_backward_begins_anew', () => {
-  const { playback, since } = shown();
-  since();
+test('seeking forwards continues and seeking backwards replays', () => {
+  const { playback, calls } = createPlayback();
+  calls();
   playback.seek(1.6);
-  assert.deepEqual(since(), ['b', '100x30']);
+  assert.deepEqual(calls(), ['b', '100x30']);
   playback.seek(1.2);
-  assert.deepEqual(since(), ['begin 80x24', 'a', 'b']);
+  assert.deepEqual(calls(), ['reset 80x24', 'a', 'b']);
   playback.seek(-3);
   assert.equal(playback.position, 0);
 });
 
-test('long_pauses_are_cut_and_the_place_is_kept', () => {
+test('shortening pauses keeps the current event', () => {
   const { events } = parseCast(TEXT);
   const short = shortenPauses(events, 2);
   assert.deepEqual(
     short.map(({ at }) => at),
     [0, 1, 1.5, 2, 4],
   );
-  const { playback, since } = shown(TEXT, events);
+  const { playback, calls } = createPlayback(TEXT, events);
   playback.seek(9);
-  since();
+  calls();
   playback.retime(short);
   assert.deepEqual([playback.position, playback.duration], [2, 4]);
   playback.seek(4);
-  assert.deepEqual(since(), ['c']);
+  assert.deepEqual(calls(), ['c']);
 });
 
-test('a_recording_without_events_is_over_at_once', () => {
-  const { playback } = shown('{"version":2,"width":80,"height":24}\n');
+test('a recording without events does not play', () => {
+  const { playback } = createPlayback('{"version":2,"width":80,"height":24}\n');
   playback.play();
   assert.equal(playback.isPlaying, false);
 });

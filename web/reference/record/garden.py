@@ -1,4 +1,4 @@
-"""The place where programs are recorded: files, a repository and settings that are the same everywhere."""
+"""The environment in which programs are recorded: files, a git repository and settings, the same on every machine."""
 
 import os
 import pathlib
@@ -36,7 +36,7 @@ def enter():
 
 
 def code():
-    """A program long enough to scroll in, with everything a syntax file colours."""
+    """A source file that is long enough to scroll and uses everything that syntax highlighting colours."""
     parts = ['"""What grows where."""\n\nimport math\nfrom dataclasses import dataclass\n\nSEASONS = {"spring": 1, "summer": 2, "autumn": 3, "winter": 4}\n']
     for i, plant in enumerate(PLANTS * 3):
         parts.append(
@@ -50,7 +50,7 @@ def code():
 
 
 def prose(lines, seed=7):
-    """Lines of very different lengths, some of them longer than any screen is wide."""
+    """Lines of very different lengths, some of them longer than any recorded screen is wide."""
     chance = random.Random(seed)
     out = []
     for number in range(lines):
@@ -60,32 +60,32 @@ def prose(lines, seed=7):
 
 
 def repository():
-    """Branches and merges, the same on every machine."""
-    where = HOME / "plants"
-    where.mkdir()
+    """A git repository with branches and merges."""
+    directory = HOME / "plants"
+    directory.mkdir()
     chance = random.Random(3)
 
     def git(*args, day=0):
         date = f"2024-03-{1 + day % 28:02}T10:{day % 60:02}:00+00:00"
         env = {**os.environ, "GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
         settings = ["-c", "user.name=Gärtner 園丁", "-c", "user.email=gardener@garden.example", "-c", "init.defaultBranch=main"]
-        subprocess.run(["git", *settings, *args], cwd=where, env=env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run(["git", *settings, *args], cwd=directory, env=env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     git("init")
     for day in range(90):
         plant = chance.choice(PLANTS)
-        (where / f"{plant}.txt").write_text(prose(3 + day % 5, day))
+        (directory / f"{plant}.txt").write_text(prose(3 + day % 5, day))
         git("add", "-A")
         git("commit", "-m", f"{plant.title()}: {' '.join(chance.choice(PLANTS) for _ in range(chance.choice([3, 6, 20])))}", day=day)
         if day % 9 == 4:
             git("checkout", "-b", f"{plant}-{day}")
         if day % 9 == 8:
-            branch = subprocess.run(["git", "branch", "--show-current"], cwd=where, capture_output=True, text=True, check=True).stdout.strip()
+            branch = subprocess.run(["git", "branch", "--show-current"], cwd=directory, capture_output=True, text=True, check=True).stdout.strip()
             git("checkout", "main")
-            (where / f"main-{day}.txt").write_text("on the main branch\n")
+            (directory / f"main-{day}.txt").write_text("on the main branch\n")
             git("add", "-A")
             git("commit", "-m", f"Main goes on, day {day} 🌱", day=day)
             git("merge", "--no-ff", "-m", f"Merge: {branch}", branch, day=day)
         if day % 20 == 19:
             git("tag", f"v{day}")
-    return where
+    return directory

@@ -30,13 +30,13 @@ def invalid():
 
 
 def sequence(chance, cols, rows):
-    """One thing a terminal understands. Not among them: what makes xterm.js 6.0.0 throw (CSI 1 J in the last column)."""
-    number = lambda most: str(chance.choice([0, 1, 2, 3, chance.randrange(most + 3)])) if chance.random() < 0.9 else ""
+    """A random text or sequence. Excludes CSI 1 J in the last column, which makes xterm.js 6.0.0 throw."""
+    number = lambda limit: str(chance.choice([0, 1, 2, 3, chance.randrange(limit + 3)])) if chance.random() < 0.9 else ""
     colour = lambda: chance.choice([str(chance.choice([*range(30, 38), *range(40, 48), *range(90, 98), *range(100, 108), 39, 49])), f"38;5;{chance.randrange(256)}", f"48;2;{chance.randrange(256)};7;9", f"38:2::1:{chance.randrange(256)}:3", f"58;5;{chance.randrange(256)}"])
     flag = lambda: str(chance.choice([0, 1, 2, 3, 4, 5, 7, 8, 9, 21, 22, 23, 24, 25, 27, 28, 29, 53, 55, 59, "4:3", "4:0"]))
     words = ["word", "漢字", "e\u0301", "long text that goes on and on ", "\u0301", "👍🏽", "한", "\u200d", "x" * cols, "#"]
-    # The link and underline are ended first: xterm.js saves half of them.
-    settled = "\x1b]8;;\x07\x1b[24m"
+    # Links and underlines are ended before the cursor is saved: xterm.js saves only a part of them.
+    end_of_styles = "\x1b]8;;\x07\x1b[24m"
     kinds = [
         (30, lambda: chance.choice(words)),
         (8, lambda: chance.choice(["\r\n", "\n", "\r", "\b", "\t", "\x0b"])),
@@ -49,8 +49,8 @@ def sequence(chance, cols, rows):
         (4, lambda: f"\x1b[{number(rows)};{number(rows)}r"),
         (5, lambda: f"\x1b[?{chance.choice([1, 6, 7, 9, 25, 45, 66, 1000, 1002, 1003, 1004, 1006, 1016, 2004, 2026])}{chance.choice('hl')}"),
         (3, lambda: f"\x1b[{chance.choice([4, 20])}{chance.choice('hl')}"),
-        (2, lambda: f"{settled}\x1b[?{chance.choice([47, 1047, 1048, 1049])}{chance.choice('hl')}"),
-        (4, lambda: settled + chance.choice(["\x1b7", "\x1b8", "\x1b[s", "\x1b[u"])),
+        (2, lambda: f"{end_of_styles}\x1b[?{chance.choice([47, 1047, 1048, 1049])}{chance.choice('hl')}"),
+        (4, lambda: end_of_styles + chance.choice(["\x1b7", "\x1b8", "\x1b[s", "\x1b[u"])),
         (4, lambda: chance.choice(["\x1bD", "\x1bE", "\x1bM", "\x1bH", "\x1b[g", "\x1b=", "\x1b>", "\x84", "\x85", "\x88"])),
         (3, lambda: chance.choice(["\x0e", "\x0f", "\x1b(0", "\x1b(B", "\x1b)0", "\x1b)B", "\x1bn", "\x1b*A", "\x1b(K", "\x1bo"])),
         (2, lambda: f"\x1b]{chance.choice(['2;title', '8;;http://a', '8;id=1;http://b', '8;;', '4;3;#fff', '104', '11;#123', '111', '0;x'])}{chance.choice([chr(7), chr(27) + chr(92)])}"),

@@ -1,4 +1,4 @@
-"""Programs that draw on the whole screen, and some that only write."""
+"""Recordings of full-screen programs and of programs that print line by line."""
 
 import subprocess
 import textwrap
@@ -35,7 +35,7 @@ def vim_resized():
         s.resize(121, 40)
         s.resize(20, 8).type("gg")
         s.resize(80, 24).type("i").keys("typed while it changes").resize(79, 24).keys(" and goes on").type(ESC)
-        # Not quiet in between: several at once, as with a window that is dragged.
+        # Several resizes without waiting for output, as when a window is dragged.
         for step in range(10):
             s.resize(79 + 3 * step, 24 + step, quiet=0.01)
         s.settle().type(":terminal ls -la --color=always\r").resize(70, 20).type(":qa!\r").type(":qa!\r")
@@ -56,7 +56,7 @@ BUSY = "import hashlib\nx=b''\nwhile True: x=hashlib.sha256(x).digest()"
 
 
 def busy_processes(seconds):
-    """Something for a list of processes to show; they end by themselves."""
+    """Processes for htop and top to show; they end by themselves."""
     names = ["sleep 60"] * 4
     return [subprocess.Popen(["timeout", str(seconds), *name.split()]) for name in names] + [
         subprocess.Popen(["timeout", str(seconds), "python3", "-c", BUSY])
@@ -130,8 +130,8 @@ def tmux_drawn():
 
 
 def git_log():
-    where = garden.repository()
-    command = f"cd {where} && git --no-pager log --color=always --graph --decorate --stat -p --all | head -c 120000; printf '\\033[m'"
+    repository = garden.repository()
+    command = f"cd {repository} && git --no-pager log --color=always --graph --decorate --stat -p --all | head -c 120000; printf '\\033[m'"
     with Session(["bash", "-c", command], cols=100, rows=30, note="git log --graph --stat -p with colours: more lines than are kept above the screen") as s:
         s.settle(0.5)
     return s
@@ -166,10 +166,10 @@ BARS = textwrap.dedent(
 def progress():
     (garden.HOME / "bars.py").write_text(BARS)
     (garden.HOME / "large").write_bytes(b"x" * 30_000_000)
-    where = garden.HOME / "cloned"
+    clone = garden.HOME / "cloned"
     source = garden.repository() if not (garden.HOME / "plants").exists() else garden.HOME / "plants"
     command = f"curl -# -o /dev/null file://{garden.HOME}/large; curl -o /dev/null file://{garden.HOME}/large; python3 bars.py; " \
-        f"git clone --progress file://{source} {where}; dd if=/dev/zero of=/dev/null bs=1M count=40000 status=progress"
+        f"git clone --progress file://{source} {clone}; dd if=/dev/zero of=/dev/null bs=1M count=40000 status=progress"
     with Session(["bash", "-c", command], cols=80, rows=24, note="progress: curl, git clone, dd, and bars of one line and of several") as s:
         s.settle(1.5)
     return s

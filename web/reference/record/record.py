@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""Records the streams again: record.py [NAME]...
+"""Records streams: record.py [NAME]...
 
-Programs run in namespaces of their own (Linux, root), so that nothing of the machine gets into the recordings: the
-host is called garden, its only processes are those of the recording. A recording differs from the one before; that
-is no reason to keep the old one.
+Programs run in their own namespaces (Linux, root), so that recordings contain no details of the machine: the host is
+called garden, and the only processes are those of the recording. Every recording differs from the previous one.
 """
 
 import json
@@ -19,28 +18,30 @@ import wide
 import written
 
 STREAMS = pathlib.Path(__file__).resolve().parent.parent / "streams"
-LARGEST = 200_000
+MIN_BYTES = 2_000
+MAX_BYTES = 200_000
 ALL = {**programs.RECORDINGS, **shells.RECORDINGS, **written.STREAMS, **wide.STREAMS, **noise.STREAMS}
-OUTSIDE = "OUTLIVE_RECORD_OUTSIDE"
+IN_NAMESPACE = "OUTLIVE_RECORD_IN_NAMESPACE"
 
 
 def main(names):
     for name in names or ALL:
-        made = ALL[name]()
-        data = bytes(made.bytes)
-        assert 2_000 <= len(data) <= LARGEST, f"{name} has {len(data)} bytes"
-        about = {"cols": made.first[0], "rows": made.first[1], "resizes": made.resizes, "note": made.note}
+        stream = ALL[name]()
+        data = bytes(stream.bytes)
+        assert MIN_BYTES <= len(data) <= MAX_BYTES, f"{name} has {len(data)} bytes"
+        cols, rows = stream.initial_size
+        metadata = {"cols": cols, "rows": rows, "resizes": stream.resizes, "note": stream.note}
         (STREAMS / f"{name}.bin").write_bytes(data)
-        (STREAMS / f"{name}.json").write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n")
-        print(f"{name}: {len(data)} bytes, {len(made.resizes)} resizes", flush=True)
+        (STREAMS / f"{name}.json").write_text(json.dumps(metadata, indent=1, ensure_ascii=False) + "\n")
+        print(f"{name}: {len(data)} bytes, {len(stream.resizes)} resizes", flush=True)
 
 
 if __name__ == "__main__":
-    if os.environ.get(OUTSIDE) is None:
-        # Lists of processes show this command line: no folder of the machine may be in it.
-        os.environ.update({OUTSIDE: "no", "PATH": garden.SETTINGS["PATH"]})
+    if os.environ.get(IN_NAMESPACE) is None:
+        # htop and top show this command line, so it must not contain a path of the machine.
+        os.environ.update({IN_NAMESPACE: "yes", "PATH": garden.SETTINGS["PATH"]})
         os.chdir(pathlib.Path(__file__).parent)
-        inside = ["unshare", "--pid", "--uts", "--mount", "--net", "--fork", "--mount-proc", "python3", "record.py"]
-        os.execvp(inside[0], [*inside, *sys.argv[1:]])
+        command = ["unshare", "--pid", "--uts", "--mount", "--net", "--fork", "--mount-proc", "python3", "record.py"]
+        os.execvp(command[0], [*command, *sys.argv[1:]])
     garden.enter()
     main(sys.argv[1:])

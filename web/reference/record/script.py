@@ -1,10 +1,10 @@
-"""A stream that is written by hand instead of recorded: the features of a terminal that programs seldom use."""
+"""A builder for streams that are written by hand, for terminal features that programs seldom use."""
 
 
 class Script:
     def __init__(self, cols=80, rows=24, note=""):
         self.cols, self.rows = cols, rows
-        self.first = (cols, rows)
+        self.initial_size = (cols, rows)
         self.note = note
         self.bytes = bytearray()
         self.resizes = []
@@ -32,7 +32,7 @@ class Script:
         return self
 
     def fill(self, mark=""):
-        """Something in every row, so that what moves can be told from what stays."""
+        """Writes different text to every row, so that moved rows are recognizable."""
         for row in range(1, self.rows + 1):
             self.at(row, 1, f"{mark}{row:02} ", "abcdefghijklmnopqrstuvwxyz"[: max(1, min(26, self.cols - 12))], f"\x1b[3{row % 8}m{row}\x1b[m")
         return self

@@ -1,4 +1,4 @@
-"""A program on a terminal of its own, and every byte it writes."""
+"""Runs a program on a pseudo-terminal and records every byte it writes."""
 
 import fcntl
 import os
@@ -11,11 +11,11 @@ import termios
 import time
 
 QUIET_S = 0.25
-"""So long without output, and the program waits for something."""
-LONGEST_S = 20
+"""After this time without output, the program is assumed to wait for input."""
+SETTLE_TIMEOUT_S = 20
 
-ANSWERS = [
-    # What programs ask at their start and xterm.js answers; without it some of them keep to a smaller set.
+REPLIES = [
+    # Replies of xterm.js to queries that programs send when they start. Without them some programs use fewer features.
     (re.compile(rb"\x1b\[0?c"), b"\x1b[?1;2c"),
     (re.compile(rb"\x1b\[>0?c"), b"\x1b[>0;276;0c"),
     (re.compile(rb"\x1b\]11;\?(\x07|\x1b\\)"), b"\x1b]11;rgb:1e1e/1e1e/1e1e\x1b\\"),
@@ -28,7 +28,7 @@ class Session:
 
     def __init__(self, command, cols=80, rows=24, env=None, note=""):
         self.cols, self.rows, self.note = cols, rows, note
-        self.first = (cols, rows)
+        self.initial_size = (cols, rows)
         self.bytes = bytearray()
         self.resizes = []
         self.answered = 0
@@ -57,28 +57,28 @@ class Session:
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
 
     def read(self, seconds):
-        """What comes within this time; False when nothing did."""
+        """Reads output that arrives within this time. Returns False if there is none."""
         if not select.select([self.master], [], [], seconds)[0]:
             return False
         try:
             self.bytes += os.read(self.master, 65536)
         except OSError:
-            return False  # It is gone.
-        for question, answer in ANSWERS:
-            for found in question.finditer(self.bytes, max(self.answered - 16, 0)):
-                if found.end() > self.answered:
-                    os.write(self.master, answer)
+            return False  # The program has exited.
+        for query, reply in REPLIES:
+            for match in query.finditer(self.bytes, max(self.answered - 16, 0)):
+                if match.end() > self.answered:
+                    os.write(self.master, reply)
         self.answered = len(self.bytes)
         return True
 
     def settle(self, quiet=QUIET_S):
-        end = time.monotonic() + LONGEST_S
+        end = time.monotonic() + SETTLE_TIMEOUT_S
         while self.read(quiet) and time.monotonic() < end:
             pass
         return self
 
     def run(self, seconds):
-        """Lets a program that never is quiet go on."""
+        """Records for this time, for programs that print continuously."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             self.read(left)
@@ -89,13 +89,13 @@ class Session:
         return self.settle(quiet)
 
     def keys(self, text, quiet=0.03):
-        """One by one, as a person types."""
+        """Types one key at a time."""
         for key in text:
             self.type(key, quiet)
         return self.settle()
 
     def resize(self, cols, rows, quiet=QUIET_S):
-        """The program is told by SIGWINCH, at this offset of its output."""
+        """Resizes the terminal, which sends SIGWINCH to the program, and records the offset of its output."""
         self.cols, self.rows = cols, rows
         self.resizes.append({"offset": len(self.bytes), "cols": cols, "rows": rows})
         self._size(self.master, cols, rows)

@@ -1,4 +1,4 @@
-"""Shells, and the output of plain commands in windows of changing size."""
+"""Recordings of shells, and of plain output in windows of changing size."""
 
 from session import Session
 
@@ -30,7 +30,7 @@ def zsh():
 
 
 def reflow():
-    """Long lines are on the screen, nothing redraws them, and the width goes down and up."""
+    """Long lines that no program redraws while the width decreases and increases."""
     with Session(["bash", "--norc", "-i"], cols=80, rows=24, env={"PS1": "$ "}, note="plain output in windows that get narrower and wider: lines are wrapped anew") as s:
         s.type("head -60 words.txt\r").resize(50, 24).resize(33, 24).resize(80, 24).resize(120, 24).resize(80, 24)
         s.type("echo " + "漢字 wide " * 20 + "\r").resize(61, 24).resize(37, 24).resize(90, 24).type("seq 1 100 | tr '\\n' ' '\r").resize(40, 10).resize(100, 40)

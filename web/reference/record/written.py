@@ -1,4 +1,4 @@
-"""Streams written by hand, one per part of a terminal."""
+"""Streams written by hand, one per feature of a terminal."""
 
 from script import Script
 
@@ -15,7 +15,7 @@ def alternate():
                 s.csi(enter + "h").text(f"on the other one {number}").csi(f"{2 + number % 5};{9 + number % 3}r", "44m")
                 s.at(2 + number % 4, 2, "other").text("\x1b7").csi("m", "K", "1;4m").at(12, 3, "text\n\n\n\nmore\x1b[2J", "x").text("\x1b8")
                 if number % 5 == 0:
-                    # Left and entered again without leaving it properly.
+                    # Enter the alternate screen again without leaving it.
                     s.csi(enter + "h").text("again").csi("?1049h").text("and again").csi("?1048l")
                 s.csi(leave + "l").text(f"back {number}")
                 if number % 3 == 0:

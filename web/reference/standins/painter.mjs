@@ -1,13 +1,26 @@
-// A repaint made from the state of an xterm.js: the proof that there is one which passes, and how it can be done.
-// Undefined where bytes alone cannot bring a state about, or only with more effort than a stand-in is worth.
+// Creates a repaint from the state of an xterm.js terminal. It shows that nearly every state has a repaint that passes.
+// Returns undefined for states that bytes cannot restore, or only with more effort than a test program is worth.
 
 import { Emulator } from '../emulator.mjs';
 
-/** A reset does not reach these. */
-export const AS_NEW = '\x1bc\x1b[20l\x1b[?12l\x1b[?25h\x1b]2;\x07\x1b]104\x07\x1b]110\x07\x1b]111\x07\x1b]112\x07';
+/** RIS, followed by sequences for state that it does not reset. */
+export const FULL_RESET = '\x1bc\x1b[20l\x1b[?12l\x1b[?25h\x1b]2;\x07\x1b]104\x07\x1b]110\x07\x1b]111\x07\x1b]112\x07';
 
 const RGB = 3;
-const FLAGS = { fg: [[26, 7], [27, 1], [29, 5], [30, 8], [31, 9]], bg: [[26, 3], [27, 2], [30, 53]] };
+const FLAGS = {
+  fg: [
+    [26, 7],
+    [27, 1],
+    [29, 5],
+    [30, 8],
+    [31, 9],
+  ],
+  bg: [
+    [26, 3],
+    [27, 2],
+    [30, 53],
+  ],
+};
 const FG_UNDERLINE = 0x10000000;
 const BG_HAS_EXTENDED = 0x10000000;
 const BG_PROTECTED = 0x20000000;
@@ -15,13 +28,13 @@ const BG_COLOUR = 0x03ffffff;
 const INVISIBLE_JOINER = '\u200b';
 const WIDE = '字';
 
-class NoWay extends Error {}
+class UnreachableState extends Error {}
 
-export function paint(emulator, above, loud = false) {
+export function paint(emulator, above) {
   try {
     return Buffer.from(new Painter(emulator, above).all());
   } catch (error) {
-    if (error instanceof NoWay && !loud) return undefined;
+    if (error instanceof UnreachableState) return undefined;
     throw error;
   }
 }
@@ -33,7 +46,7 @@ class Painter {
     this.cols = this.core.cols;
     this.rows = this.core.rows;
     this.above = above;
-    this.out = [AS_NEW];
+    this.out = [FULL_RESET];
     this.link = '';
   }
 
@@ -49,32 +62,32 @@ class Painter {
     const { active, normal, alt } = this.core._bufferService.buffers;
     if (active === normal && isUsed(alt)) {
       this.put('\x1b[?1047h');
-      this.slot(alt);
+      this.savedCursor(alt);
       this.put('\x1b[?1047l');
     }
     this.content(normal, Math.min(this.above, normal.ybase));
-    this.remembered(normal);
+    this.screenSettings(normal);
     if (active === alt) {
-      // Its region is not the one of the screen that is shown, but a resize looks at the row.
+      // A resize uses the cursor row of the hidden main screen.
       this.to(normal.y, 0);
       this.put('\x1b[?1047h');
       this.content(alt, 0);
-      this.remembered(alt);
+      this.screenSettings(alt);
     }
     this.end(active);
     return this.out.join('');
   }
 
-  content(buffer, over) {
-    const total = over + this.rows;
+  content(buffer, linesAbove) {
+    const total = linesAbove + this.rows;
     let dirty = false;
     for (let k = 0; k < total; k += 1) {
-      const line = buffer.lines.get(buffer.ybase - over + k);
+      const line = buffer.lines.get(buffer.ybase - linesAbove + k);
       const row = Math.min(k, this.rows - 1);
       this.line(line, row, dirty);
       dirty = false;
       if (k + 1 === total) break;
-      if (buffer.lines.get(buffer.ybase - over + k + 1).isWrapped) {
+      if (buffer.lines.get(buffer.ybase - linesAbove + k + 1).isWrapped) {
         this.wrap(line, row);
         dirty = true;
       } else if (row === this.rows - 1) {
@@ -88,12 +101,12 @@ class Painter {
 
   line(line, row, dirty) {
     const cells = readCells(line, this.cols, this.core._oscLinkService);
-    dirty = this.secondsAlone(cells, row) || dirty;
-    dirty = this.oddNulls(cells, row) || dirty;
+    dirty = this.orphanSecondHalves(cells, row) || dirty;
+    dirty = this.styledNulls(cells, row) || dirty;
     let at = -1;
     for (let col = 0; col < this.cols; ) {
       const cell = cells[col];
-      if (cell.kind === 'odd null' || cell.kind === 'second alone') {
+      if (cell.kind === 'styled null' || cell.kind === 'orphan second half') {
         col += 1;
         at = -1;
       } else if (cell.kind === 'null') {
@@ -113,14 +126,14 @@ class Painter {
         col += cell.kind === 'wide' ? 2 : 1;
         at = col < this.cols ? col : -1;
       } else if (cell.kind === 'mark') {
-        // After a sequence it has nothing to join.
+        // After an escape sequence the mark has nothing to join and gets its own cell.
         this.to(row, col);
         this.attributes(cell);
         this.put(cell.text);
         col += 1;
         at = -1;
       } else if (cell.kind === 'torn') {
-        // The second half was overwritten from the edge, which does not mend the first.
+        // Overwriting the second half at the edge without wrapping does not clear the first half.
         this.to(row, col);
         this.attributes(cell);
         this.put(cell.text);
@@ -129,16 +142,16 @@ class Painter {
         col += 2;
         at = -1;
       } else {
-        throw new NoWay(`${cell.kind} in column ${col}`);
+        throw new UnreachableState(`${cell.kind} in column ${col}`);
       }
     }
   }
 
-  /** Cells inserted into a wide character: its second half moves on, and nothing mends it. */
-  secondsAlone(cells, row) {
-    const found = [...cells.keys()].filter((col) => cells[col].kind === 'second alone');
+  /** Second halves of wide characters that were separated by inserting cells between the halves. */
+  orphanSecondHalves(cells, row) {
+    const found = [...cells.keys()].filter((col) => cells[col].kind === 'orphan second half');
     for (const col of found) {
-      if (col < 2) throw new NoWay();
+      if (col < 2) throw new UnreachableState();
       this.to(row, col - 2);
       this.attributes(cells[col]);
       this.put(WIDE);
@@ -148,40 +161,40 @@ class Painter {
     return found.length > 0;
   }
 
-  /** Empty cells with more than a background: what is left of wide characters. */
-  oddNulls(cells, row) {
+  /** Empty cells with more attributes than a background, which are left over from wide characters. */
+  styledNulls(cells, row) {
     let any = false;
     for (let from = 0; from < this.cols; from += 1) {
-      if (cells[from].kind !== 'odd null') continue;
+      if (cells[from].kind !== 'styled null') continue;
       any = true;
       let end = from;
-      while (end + 1 < this.cols && cells[end + 1].kind === 'odd null') end += 1;
+      while (end + 1 < this.cols && cells[end + 1].kind === 'styled null') end += 1;
       if (end < this.cols - 1) {
         for (let col = from; col <= end; col += 1) this.half(row, col, col + 1, cells[col]);
       } else if (from > 0) {
         for (let col = end; col >= from; col -= 1) this.half(row, col - 1, col - 1, cells[col]);
       } else {
-        throw new NoWay();
+        throw new UnreachableState();
       }
       from = end;
     }
     return any;
   }
 
-  /** A wide character from `col` on, and one half of it overwritten: the other becomes null with these attributes. */
-  half(row, col, over, cell) {
+  /** Writes a wide character at `col` and overwrites one half; the other half becomes null with these attributes. */
+  half(row, col, overwrittenCol, cell) {
     this.to(row, col);
     this.put(WIDE);
-    this.to(row, over);
+    this.to(row, overwrittenCol);
     this.attributes(cell);
     this.put('x');
   }
 
-  /** Goes on to the next line in such a way that it counts as wrapped. */
+  /** Moves to the next line so that it counts as wrapped. */
   wrap(line, row) {
     const cells = readCells(line, this.cols, this.core._oscLinkService);
     const last = cells[this.cols - 1];
-    if (last.kind === 'null' || last.kind === 'odd null') {
+    if (last.kind === 'null' || last.kind === 'styled null') {
       this.to(row, this.cols - 1);
       this.attributes(last);
       this.put(WIDE);
@@ -194,12 +207,12 @@ class Painter {
       this.attributes(cells[this.cols - 2]);
       this.put(cells[this.cols - 2].text, 'x');
     } else {
-      throw new NoWay();
+      throw new UnreachableState();
     }
-    // The wide one took two cells; with a background the whole line may be filled. The next line is painted in full.
+    // This writes cells of the next line, or fills it with a background. The next line is painted in full.
   }
 
-  remembered(buffer) {
+  screenSettings(buffer) {
     const stops = [...Array(this.cols).keys()].filter((col) => buffer.tabs[col]);
     if (stops.some((col) => col % 8 !== 0) || stops.length !== Math.ceil(this.cols / 8)) {
       this.put('\x1b[3g');
@@ -208,13 +221,13 @@ class Painter {
         this.put('\x1bH');
       }
     }
-    if (isUsed(buffer)) this.slot(buffer);
+    if (isUsed(buffer)) this.savedCursor(buffer);
     if (buffer.scrollTop !== 0 || buffer.scrollBottom !== this.rows - 1) {
       this.put(`\x1b[${buffer.scrollTop + 1};${buffer.scrollBottom + 1}r`);
     }
   }
 
-  slot(buffer) {
+  savedCursor(buffer) {
     const { fg, bg } = buffer.savedCurAttrData;
     const name = charsetName(buffer.savedCharset);
     this.attributes({ fg: fg & ~FG_UNDERLINE, bg, style: fg & FG_UNDERLINE ? 1 : 0, lineColour: 0, link: '' });
@@ -223,21 +236,21 @@ class Painter {
     this.plain();
   }
 
-  /** The cursor, and all that does not move it. */
+  /** The cursor, and everything that does not move it. */
   end(buffer) {
     const { core, cols } = this;
     const { decPrivateModes: modes } = core.coreService;
     const join = (core._inputHandler._parser.precedingJoinState >> 1) & 3;
     const { _charsetService: charsets } = core;
-    const odd = charsets.charset !== charsets._charsets[charsets.glevel];
-    if (odd && buffer.savedCharset !== charsets.charset) throw new NoWay();
-    if (odd) {
+    const isCharsetRestored = charsets.charset !== charsets._charsets[charsets.glevel];
+    if (isCharsetRestored && buffer.savedCharset !== charsets.charset) throw new UnreachableState();
+    if (isCharsetRestored) {
       this.charsets();
       this.put('\x1b8');
       this.plain();
     }
     if (modes.origin) {
-      if (buffer.y < buffer.scrollTop || buffer.y > buffer.scrollBottom) throw new NoWay();
+      if (buffer.y < buffer.scrollTop || buffer.y > buffer.scrollBottom) throw new UnreachableState();
       this.put('\x1b[?6h');
     }
     const row = modes.origin ? buffer.y - buffer.scrollTop : buffer.y;
@@ -247,28 +260,28 @@ class Painter {
     } else if (buffer.x < cols) {
       this.to(row, buffer.x);
     } else {
-      if (odd && charsets.charset) throw new NoWay();
+      if (isCharsetRestored && charsets.charset) throw new UnreachableState();
       this.pendingWrap(cells, row);
       this.put('\x1b[m', INVISIBLE_JOINER.repeat(buffer.x - cols));
     }
-    if (!odd) this.charsets();
+    if (!isCharsetRestored) this.charsets();
     this.modes();
     const { fg, bg, extended } = core._inputHandler._curAttrData;
     this.attributes({ ...readAttributes(fg, bg, extended, core._oscLinkService), lineColour: extended.underlineColor });
     if (join > 0) this.put(cells[buffer.x - join].text);
   }
 
-  /** To where the last character is, which is printed again at the very end: then it can be joined and repeated. */
+  /** Moves to the last character, which is printed again at the very end so that it can be joined and repeated. */
   lastPrinted(cells, row, col, width) {
     const { core } = this;
     const cell = cells[col];
     const { charset } = core._charsetService;
     const { fg, bg, extended } = core._inputHandler._curAttrData;
     const now = readAttributes(fg, bg, extended, core._oscLinkService);
-    const right = cell && cell.kind === (width === 2 ? 'wide' : 'text') && sameAttributes(cell, now);
-    if (!right || (charset && [...cell.text].some((letter) => charset[letter]))) throw new NoWay();
+    const canReprint = cell && cell.kind === (width === 2 ? 'wide' : 'text') && sameAttributes(cell, now);
+    if (!canReprint || (charset && [...cell.text].some((letter) => charset[letter]))) throw new UnreachableState();
     this.to(row, col);
-    // With insert mode it will push away what comes after it.
+    // In insert mode the reprinted character shifts the cells after it, so they are shifted back first.
     if (core.coreService.modes.insertMode) this.put(`\x1b[${width}P`);
   }
 
@@ -283,7 +296,7 @@ class Painter {
     } else if (cells.every(({ kind, bg }) => kind === 'null' && bg === cell.bg)) {
       this.put('x\x1b[1K');
     } else {
-      throw new NoWay();
+      throw new UnreachableState();
     }
   }
 
@@ -305,9 +318,16 @@ class Painter {
     set(modes.synchronizedOutput, 2026);
     const protocol = { X10: 9, VT200: 1000, DRAG: 1002, ANY: 1003 }[core.coreMouseService.activeProtocol];
     set(protocol, protocol);
-    set(core.coreMouseService.activeEncoding !== 'DEFAULT', core.coreMouseService.activeEncoding === 'SGR' ? 1006 : 1016);
+    set(
+      core.coreMouseService.activeEncoding !== 'DEFAULT',
+      core.coreMouseService.activeEncoding === 'SGR' ? 1006 : 1016,
+    );
     set(core.options.cursorBlink, 12);
-    this.put(modes.wraparound ? '' : '\x1b[?7l', isCursorHidden ? '\x1b[?25l' : '', core.coreService.modes.insertMode ? '\x1b[4h' : '');
+    this.put(
+      modes.wraparound ? '' : '\x1b[?7l',
+      isCursorHidden ? '\x1b[?25l' : '',
+      core.coreService.modes.insertMode ? '\x1b[4h' : '',
+    );
     this.put(core.options.convertEol ? '\x1b[20h' : '');
     const style = { block: 1, underline: 3, bar: 5 }[modes.cursorStyle];
     if (style) this.put(`\x1b[${style + (modes.cursorBlink ? 0 : 1)} q`);
@@ -315,7 +335,10 @@ class Painter {
     const title = core._inputHandler._windowTitle;
     if (title) this.put(`\x1b]2;${title}\x07`);
     for (const [index, rgb] of this.emulator.colours) {
-      const spec = `rgb:${rgb.split(',').map((n) => Number(n).toString(16).padStart(2, '0')).join('/')}`;
+      const spec = `rgb:${rgb
+        .split(',')
+        .map((n) => Number(n).toString(16).padStart(2, '0'))
+        .join('/')}`;
       this.put(index < 256 ? `\x1b]4;${index};${spec}\x07` : `\x1b]${index - 256 + 10};${spec}\x07`);
     }
   }
@@ -373,16 +396,24 @@ function readCells(line, cols, links) {
     const content = line._data[col * 3];
     const width = content >>> 22;
     const text = line.getString(col);
-    const attributes = readAttributes(line._data[col * 3 + 1], line._data[col * 3 + 2], line._extendedAttrs[col], links);
+    const attributes = readAttributes(
+      line._data[col * 3 + 1],
+      line._data[col * 3 + 2],
+      line._extendedAttrs[col],
+      links,
+    );
     cells.push({ ...attributes, text, width, kind: kindOf(text, width) });
   }
   cells.forEach((cell, col) => {
     const next = cells[col + 1];
-    // One half of a character that a resize cut through: it is not compared.
-    if (cell.kind === 'wide' && !next) Object.assign(cell, { kind: 'null', fg: 0, bg: cell.bg & BG_COLOUR, style: 0, link: '' });
-    else if (cell.kind === 'wide' && next.kind !== 'second') cell.kind = col === cols - 2 && next.kind === 'text' ? 'torn' : 'first alone';
-    else if (cell.kind === 'second' && (col === 0 || !['wide', 'taken'].includes(cells[col - 1].kind))) cell.kind = 'second alone';
-    if (cell.kind === 'null' && (cell.fg !== 0 || cell.bg & ~BG_COLOUR || cell.style || cell.link)) cell.kind = 'odd null';
+    // The first half of a character that a resize cut through is not compared.
+    if (cell.kind === 'wide' && !next)
+      Object.assign(cell, { kind: 'null', fg: 0, bg: cell.bg & BG_COLOUR, style: 0, link: '' });
+    else if (cell.kind === 'wide' && next.kind !== 'second')
+      cell.kind = col === cols - 2 && next.kind === 'text' ? 'torn' : 'orphan first half';
+    else if (cell.kind === 'second' && (col === 0 || cells[col - 1].kind !== 'wide')) cell.kind = 'orphan second half';
+    if (cell.kind === 'null' && (cell.fg !== 0 || cell.bg & ~BG_COLOUR || cell.style || cell.link))
+      cell.kind = 'styled null';
   });
   return cells;
 }

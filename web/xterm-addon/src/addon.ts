@@ -1,34 +1,31 @@
-import type { AttachItem, Attachment, Process, Size } from '@outlive/client';
-import type { Emulator } from './emulator.js';
-import { type Disposable, Listeners } from './listeners.js';
-import { attachOptions, type ConnectOptions, type Options } from './options.js';
-import { Screen } from './screen.js';
-import { RulingSize } from './size.js';
-import type { Notice, State } from './state.js';
-import { Typing } from './typing.js';
+import type { Attachment, AttachItem, AttachOptions, Process, Size } from '@outlive/client';
+import { EffectiveSize } from './effective_size.js';
+import { InputFilter } from './input_filter.js';
+import type { ConnectOptions, Disposable, Emulator, Notice, Options, State } from './types.js';
+import { WriteQueue } from './write_queue.js';
 
-/** A full reset, in its place among what is written; `reset()` would overtake it. */
+/** A full reset, queued in order with the output. The emulator's `reset()` would act before output that waits. */
 const RESET = '\x1bc';
 
-/** Everything that belongs to one emulator. */
-interface Parts {
+/** The parts that belong to one emulator. */
+interface EmulatorParts {
   emulator: Emulator;
-  screen: Screen;
-  size: RulingSize;
-  listening: Disposable[];
+  output: WriteQueue;
+  size: EffectiveSize;
+  subscriptions: Disposable[];
 }
 
-/** A terminal of outlive in an emulator, across lost connections. */
+/** Shows a terminal of outlive in an emulator and reconnects when the connection is lost. */
 export class OutliveAddon {
   readonly #options: Options;
-  readonly #states = new Listeners<State>();
-  readonly #notices = new Listeners<Notice>();
-  readonly #sizes = new Listeners<Size>();
+  readonly #stateChanges = new Emitter<State>();
+  readonly #notices = new Emitter<Notice>();
+  readonly #sizeChanges = new Emitter<Size>();
   #state: State = { name: 'disconnected' };
-  #parts: Parts | undefined;
+  #parts: EmulatorParts | undefined;
   #attachment: Attachment | undefined;
-  /** What `disableStdin` was before it was ours. */
-  #stdinBefore: boolean | undefined;
+  /** The emulator's `disableStdin` before the addon set it for a read-only connection. */
+  #savedDisableStdin: boolean | undefined;
 
   constructor(options: Options = {}) {
     this.#options = options;
@@ -39,59 +36,63 @@ export class OutliveAddon {
   }
 
   onStateChange(listener: (state: State) => void): Disposable {
-    return this.#states.add(listener);
+    return this.#stateChanges.add(listener);
   }
 
   onNotice(listener: (notice: Notice) => void): Disposable {
     return this.#notices.add(listener);
   }
 
-  /** The size of the terminal, as the server says. */
+  /** Called with the terminal's effective size, as the server reports it. */
   onSizeChange(listener: (size: Size) => void): Disposable {
-    return this.#sizes.add(listener);
+    return this.#sizeChanges.add(listener);
   }
 
   /** Called by the terminal's `loadAddon`. */
   activate(emulator: Emulator): void {
-    // ghostty-web answers although its keyboard is off.
-    const typing = new Typing((data) => this.#mayType && this.write(data));
-    const size = new RulingSize(emulator, (wish) => this.#mayType && this.#attachment?.resize(wish));
-    const listening = [emulator.onData((data) => typing.came(data)), emulator.onResize(({ cols, rows }) => size.changed({ cols, rows }))];
+    // ghostty-web replies to queries although `disableStdin` is set.
+    const inputFilter = new InputFilter((data) => this.#canWrite && this.write(data));
+    const size = new EffectiveSize(emulator, (requested) => this.#canWrite && this.#attachment?.resize(requested));
+    const subscriptions = [
+      emulator.onData((data) => inputFilter.onData(data)),
+      emulator.onResize(({ cols, rows }) => size.onEmulatorResize({ cols, rows })),
+    ];
     if (emulator.onBinary) {
-      listening.push(emulator.onBinary((data) => this.write(Uint8Array.from(data, (byte) => byte.charCodeAt(0)))));
+      const write = (data: string) => this.write(Uint8Array.from(data, (byte) => byte.charCodeAt(0)));
+      subscriptions.push(emulator.onBinary(write));
     }
-    this.#parts = { emulator, screen: new Screen(emulator, typing), size, listening };
+    this.#parts = { emulator, output: new WriteQueue(emulator, inputFilter), size, subscriptions };
   }
 
   dispose(): void {
     this.disconnect();
-    for (const listener of this.#parts?.listening ?? []) listener.dispose();
+    for (const subscription of this.#parts?.subscriptions ?? []) subscription.dispose();
     this.#parts = undefined;
   }
 
-  /** A process, or its id, `tag:NAME` or `pid:NUMBER`. Whatever was connected before is let go. */
+  /** Connects to a process, or its id, `tag:NAME` or `pid:NUMBER`. Detaches from the previous one. */
   connect(target: Process | string, options: ConnectOptions = {}): void {
     const parts = this.#parts;
-    if (!parts) throw new Error('load it first: terminal.loadAddon(addon)');
+    if (!parts) throw new Error('the addon is not loaded; call terminal.loadAddon(addon) first');
     const process = typeof target === 'string' ? this.#options.client?.process(target) : target;
-    if (!process) throw new Error('an id needs a client: new OutliveAddon({ client })');
-    this.#letGo();
-    const all = { ...this.#options, ...options };
+    if (!process) throw new Error('connecting by id needs a client; use new OutliveAddon({ client })');
+    this.#detach();
+    const merged = { ...this.#options, ...options };
     const { cols, rows } = parts.emulator;
-    const attachment = process.attach(attachOptions(all, { cols, rows }));
+    const attachment = process.attach(attachOptions(merged, { cols, rows }));
     this.#attachment = attachment;
-    if (all.readOnly) this.#silence(parts.emulator);
-    this.#become({ name: 'connecting' });
-    void this.#follow(attachment, parts, all);
+    if (merged.readOnly) this.#disableStdin(parts.emulator);
+    this.#setState({ name: 'connecting' });
+    void this.#follow(attachment, parts, merged);
   }
 
-  /** Detaches. The process does not mind, and what is on the screen stays. */
+  /** Detaches. The process keeps running, and the screen keeps its content. */
   disconnect(): void {
-    this.#letGo();
-    if (this.#state.name !== 'disconnected') this.#become({ name: 'disconnected' });
+    this.#detach();
+    if (this.#state.name !== 'disconnected') this.#setState({ name: 'disconnected' });
   }
 
-  /** Types, as the user does; waits while there is no connection. */
+  /** Sends input as if the user typed it. Without a connection it waits for one. */
   write(data: string | Uint8Array): void {
     this.#attachment?.write(data);
   }
@@ -100,98 +101,133 @@ export class OutliveAddon {
     this.#attachment?.signal(signal);
   }
 
-  async #follow(attachment: Attachment, parts: Parts, options: ConnectOptions): Promise<void> {
+  async #follow(attachment: Attachment, parts: EmulatorParts, options: ConnectOptions): Promise<void> {
     const { begin = 'screen', answers = true } = options;
-    // Bytes from the past belong on an empty screen; a repaint empties it by itself.
-    if (typeof begin === 'object') parts.screen.repaint(RESET);
-    /** What comes before this offset is the past. */
+    // Replayed bytes need an empty screen. A repaint clears the screen itself.
+    if (typeof begin === 'object') parts.output.repaint(RESET);
+    /** Output before this offset is old: its terminal queries are not answered. */
     let head = 0;
     try {
       for await (const item of attachment) {
         if (attachment !== this.#attachment) return;
         if (item.type === 'output') {
-          for (const [bytes, end] of cut(item, head)) {
-            parts.screen.write(bytes, !answers || end <= head, () => attachment.acknowledge(end));
+          for (const [bytes, end] of splitAt(item, head)) {
+            parts.output.write(bytes, !answers || end <= head, () => attachment.acknowledge(end));
           }
           continue;
         }
         if (item.type === 'repaint') {
-          await parts.screen.abandon();
+          await parts.output.discard();
           attachment.acknowledge(item.offset);
         } else if (item.type !== 'gap') {
-          await parts.screen.settled();
+          await parts.output.drained();
         }
         if (attachment !== this.#attachment) return;
         if (item.type === 'connected') head = item.head ?? 0;
-        this.#understand(item, parts);
+        this.#handle(item, parts);
       }
     } catch (error) {
       if (attachment !== this.#attachment) return;
-      this.#letGo();
-      this.#become({ name: 'error', error: error instanceof Error ? error : new Error(String(error)) });
+      this.#detach();
+      this.#setState({ name: 'error', error: error instanceof Error ? error : new Error(String(error)) });
     }
   }
 
-  #understand(item: Exclude<AttachItem, { type: 'output' }>, { emulator, screen, size }: Parts): void {
+  #handle(item: Exclude<AttachItem, { type: 'output' }>, { emulator, output, size }: EmulatorParts): void {
     switch (item.type) {
-      case 'connected':
-        if (item.role === 'viewer') this.#silence(emulator);
-        if (item.size) this.#rule(size, item.size, item.role === 'writer' && (item.sizePolicy ?? 'latest') === 'latest');
-        return this.#become({ name: 'connected', role: item.role });
+      case 'connected': {
+        if (item.role === 'viewer') this.#disableStdin(emulator);
+        const isOurs = item.role === 'writer' && (item.sizePolicy ?? 'latest') === 'latest';
+        if (item.size) this.#setSize(size, item.size, isOurs);
+        return this.#setState({ name: 'connected', role: item.role });
+      }
       case 'reconnecting':
-        return this.#become({ name: 'reconnecting', why: item.why });
+        return this.#setState({ name: 'reconnecting', why: item.why });
       case 'repaint':
-        this.#rule(size, item);
-        size.hold();
-        screen.repaint(item.bytes, () => size.release());
-        if (item.approximate) this.#notices.tell({ code: 'approximate', message: 'more was printed than could be followed: parts of this screen may be missing' });
+        this.#setSize(size, item);
+        size.lock();
+        output.repaint(item.bytes, () => size.unlock());
+        if (item.approximate) {
+          const message =
+            'parts of this screen may be missing: the program printed faster than the server could follow';
+          this.#notices.emit({ code: 'approximate', message });
+        }
         return;
       case 'resized':
-        return this.#rule(size, item, item.sizePolicy ? this.#mayType && item.sizePolicy === 'latest' : undefined);
+        return this.#setSize(size, item, item.sizePolicy ? this.#canWrite && item.sizePolicy === 'latest' : undefined);
       case 'gap':
-        return this.#notices.tell({ code: 'gap', message: `${item.to - item.from} bytes are gone` });
+        return this.#notices.emit({ code: 'gap', message: `${item.to - item.from} bytes are missing` });
       case 'notice':
-        return this.#notices.tell({ code: item.code, message: item.message });
+        return this.#notices.emit({ code: item.code, message: item.message });
       case 'exit': {
-        this.#letGo();
+        this.#detach();
         const { exitCode, exitReason, signal } = item;
-        return this.#become({ name: 'exited', exitCode, exitReason, ...(signal !== undefined && { signal }) });
+        return this.#setState({ name: 'exited', exitCode, exitReason, ...(signal !== undefined && { signal }) });
       }
     }
   }
 
-  #rule(ruling: RulingSize, { cols, rows }: Size, weRule?: boolean | undefined): void {
-    ruling.rule({ cols, rows }, weRule);
-    this.#sizes.tell({ cols, rows });
+  #setSize(effective: EffectiveSize, { cols, rows }: Size, isOurs?: boolean | undefined): void {
+    effective.set({ cols, rows }, isOurs);
+    this.#sizeChanges.emit({ cols, rows });
   }
 
-  get #mayType(): boolean {
-    return this.#stdinBefore === undefined;
+  /** False for a viewer, by `readOnly` or by role: `#disableStdin` was called for this attachment. */
+  get #canWrite(): boolean {
+    return this.#savedDisableStdin === undefined;
   }
 
-  #silence({ options }: Emulator): void {
-    this.#stdinBefore ??= options.disableStdin ?? false;
+  #disableStdin({ options }: Emulator): void {
+    this.#savedDisableStdin ??= options.disableStdin ?? false;
     options.disableStdin = true;
   }
 
-  #letGo(): void {
+  #detach(): void {
     const attachment = this.#attachment;
     this.#attachment = undefined;
     attachment?.close();
-    this.#parts?.size.forget();
-    if (this.#stdinBefore === undefined) return;
-    if (this.#parts) this.#parts.emulator.options.disableStdin = this.#stdinBefore;
-    this.#stdinBefore = undefined;
+    this.#parts?.size.clear();
+    if (this.#savedDisableStdin === undefined) return;
+    if (this.#parts) this.#parts.emulator.options.disableStdin = this.#savedDisableStdin;
+    this.#savedDisableStdin = undefined;
   }
 
-  #become(state: State): void {
+  #setState(state: State): void {
     this.#state = state;
-    this.#states.tell(state);
+    this.#stateChanges.emit(state);
   }
 }
 
-/** Output in two pieces where the past ends in the middle of it, each with the offset of its end. */
-function cut({ offset, bytes }: { offset: number; bytes: Uint8Array }, head: number): [Uint8Array, number][] {
+class Emitter<T> {
+  readonly #listeners = new Set<(value: T) => void>();
+
+  add(listener: (value: T) => void): Disposable {
+    // A wrapper per registration: the same function may be added twice and disposed of once.
+    const own = (value: T) => listener(value);
+    this.#listeners.add(own);
+    return { dispose: () => this.#listeners.delete(own) };
+  }
+
+  emit(value: T): void {
+    for (const listener of [...this.#listeners]) listener(value);
+  }
+}
+
+function attachOptions(options: ConnectOptions, size: Size): AttachOptions {
+  const { begin = 'screen', readOnly = false, scrollback, flow, windowBytes, ticket } = options;
+  return {
+    ...(begin === 'screen' ? { screen: true } : begin === 'now' ? {} : begin),
+    ...(scrollback !== undefined && { scrollback }),
+    ...(flow !== undefined && { flow }),
+    ...(windowBytes !== undefined && { windowBytes }),
+    ...(ticket !== undefined && { ticket }),
+    ...(readOnly ? { role: 'viewer' as const } : { size }),
+    acknowledge: 'explicit',
+  };
+}
+
+/** Splits output at `head`, so that old and new bytes are separate. Each part comes with the offset of its end. */
+function splitAt({ offset, bytes }: { offset: number; bytes: Uint8Array }, head: number): [Uint8Array, number][] {
   const end = offset + bytes.length;
   if (head <= offset || head >= end) return [[bytes, end]];
   return [

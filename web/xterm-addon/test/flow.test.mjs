@@ -1,4 +1,4 @@
-// What counts as taken is what the emulator has parsed.
+// Output is acknowledged when the emulator has parsed it.
 
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
@@ -6,8 +6,8 @@ import { scripted } from '../../client/test/support/scripted.mjs';
 import { until } from '../../client/test/support/server.mjs';
 import { OutliveAddon } from '../dist/index.js';
 
-/** One that parses when it is told to, or like ghostty-web at once. */
-class Manual {
+/** An emulator that parses when the test calls the callbacks in `unparsed`. */
+class ManualEmulator {
   cols = 80;
   rows = 24;
   options = {};
@@ -39,20 +39,20 @@ async function connect(emulator) {
 }
 const acknowledged = ({ received }) => received.filter(({ type }) => type === 'ack').map(({ offset }) => offset);
 
-test('nothing is acknowledged before it is parsed', async () => {
-  const emulator = new Manual();
+test('output is acknowledged only after it is parsed', async () => {
+  const emulator = new ManualEmulator();
   const connection = await connect(emulator);
   connection.ready(0).bytes('abc', 'def', 'ghi');
-  await until('all was given to the emulator', () => emulator.written.length === 3);
+  await until('everything is written to the emulator', () => emulator.written.length === 3);
   emulator.unparsed[0]();
   emulator.unparsed[1]();
-  await until('it is told', () => acknowledged(connection).at(-1) === 6);
+  await until('two chunks are acknowledged', () => acknowledged(connection).at(-1) === 6);
   emulator.unparsed[2]();
-  await until('the rest is told', () => acknowledged(connection).at(-1) === 9);
+  await until('the rest is acknowledged', () => acknowledged(connection).at(-1) === 9);
 });
 
-test('an emulator that parses at once needs no frame to be drawn', async () => {
-  const emulator = Object.assign(new Manual(), { wasmTerm: {} });
+test('an emulator that parses synchronously is acknowledged without being drawn', async () => {
+  const emulator = Object.assign(new ManualEmulator(), { wasmTerm: {} });
   const write = emulator.write.bind(emulator);
   emulator.write = (data) => {
     write(data);
@@ -60,23 +60,27 @@ test('an emulator that parses at once needs no frame to be drawn', async () => {
   };
   const connection = await connect(emulator);
   connection.ready(0, { head: 4 }).bytes('old?', 'new?');
-  await until('it is told', () => acknowledged(connection).at(-1) === 8);
+  await until('all output is acknowledged', () => acknowledged(connection).at(-1) === 8);
   assert.ok(emulator.unparsed.every((parsed) => parsed === undefined));
-  await until('one was answered', () => connection.received.includes('!'));
+  await until('the new query is answered', () => connection.received.includes('!'));
   assert.equal(connection.received.filter((frame) => frame === '!').length, 1);
 });
 
-test('what waits is not parsed any more when a repaint stands for it', async () => {
-  const emulator = new Manual();
+test('waiting output is discarded when a repaint replaces it', async () => {
+  const emulator = new ManualEmulator();
   const connection = await connect(emulator);
   const flood = 'y'.repeat(60_000);
-  connection.ready(0).bytes(flood, flood, flood, flood).say({ type: 'gap', from: 240_000, to: 9_000_000 }).repaint(9_000_000, ['\x1bcthe present']);
-  await until('some was given to the emulator', () => emulator.written.length > 0);
+  connection
+    .ready(0)
+    .bytes(flood, flood, flood, flood)
+    .send({ type: 'gap', from: 240_000, to: 9_000_000 })
+    .repaint(9_000_000, ['\x1bcthe present']);
+  await until('some output is written to the emulator', () => emulator.written.length > 0);
   const parse = () => emulator.unparsed.splice(0).forEach((parsed) => parsed());
-  await until('all that comes', () => (parse(), acknowledged(connection).at(-1) === 9_000_000));
-  await until('the repaint', () => emulator.written.includes('\x1bcthe present'));
+  await until('all output is acknowledged', () => (parse(), acknowledged(connection).at(-1) === 9_000_000));
+  await until('the repaint is written', () => emulator.written.includes('\x1bcthe present'));
   assert.ok(emulator.written.filter((text) => text === flood).length < 4, 'not all of the flood was parsed');
   parse();
-  connection.bytes(' and what follows');
-  await until('the rest', () => emulator.written.at(-1) === ' and what follows');
+  connection.bytes(' and more');
+  await until('later output is written', () => emulator.written.at(-1) === ' and more');
 });

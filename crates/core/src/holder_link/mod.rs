@@ -1,13 +1,12 @@
-//! The server's end of the line to the holder.
+//! The server's end of the connection to the holder.
 //!
-//! Sending never waits: a message goes out at once, or queues in memory until the socket takes more (bounded by
-//! what callers wait for). One task receives: answers go to whoever asked, wake-ups to the logs.
+//! Sending never waits: a message is sent at once, or queued in memory until the socket accepts more. The queue is
+//! bounded by the number of callers that wait for replies. One task receives: replies go to the pending requests,
+//! everything else becomes a [`HolderEvent`].
 
 mod handover;
-mod requests;
-mod room;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -15,66 +14,73 @@ use std::sync::{Arc, Mutex};
 
 use outlive_holder::log::{Cause, Stream};
 use outlive_holder::wire::{
-    Arm, Conclude, End, Over, Reach, Received, Record, Signal, Socket, Spawn, SpawnFailed, SpawnStage, Spawned,
-    ToHolder, ToServer, Welcome,
+    BriefRunResult, Completion, FinishSink, Packet, SetDeadline, Signal, SignalTarget, SinkStream, Socket, Spawn,
+    SpawnFailed, SpawnStage, Spawned, Terminate, ToHolder, ToServer, Welcome,
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
+use self::handover::SendSocket;
 pub use self::handover::{Handover, HeldProcess};
-use self::requests::{Answer, Requests};
-use self::room::Room;
 use crate::{Error, Result, lock};
 
-/// What happened at the holder, for the one who watches over the processes.
+/// A message from the holder that is not a reply.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum HolderEvent {
+    /// The logs of these keys have changed.
     Wake(Vec<u64>),
     /// Another server takes over: stop writing and accepting, then call `retired`.
     Retire,
-    /// The server before this one has finished its last answers.
-    Alone,
+    /// The previous server has sent its last responses and exited.
+    PredecessorExited,
+    /// An upgrade succeeded, or why it failed.
     Upgraded(std::result::Result<(), String>),
     HolderGone,
 }
 
-/// A started process as the holder reports it.
+/// A started process, with the descriptors that the holder sent.
 #[derive(Debug)]
-pub(crate) struct Started {
+pub(crate) struct StartedProcess {
     pub(crate) spawned: Spawned,
     pub(crate) log: OwnedFd,
     pub(crate) input: Option<OwnedFd>,
 }
 
-/// What a spawn has led to.
+/// Result of a spawn.
 #[derive(Debug)]
-pub(crate) enum Life {
-    Begun(Started),
-    /// Only of a brief one.
-    Over(Over),
+pub(crate) enum SpawnOutcome {
+    Started(StartedProcess),
+    /// A brief run that has already ended.
+    BriefRun(BriefRunResult),
+}
+
+#[derive(Debug)]
+pub(crate) enum SpawnError {
+    Failed(SpawnFailed),
+    Unavailable(Error),
 }
 
 #[derive(Clone)]
-pub struct HolderLink(Arc<Line>);
+pub struct HolderLink(Arc<Inner>);
 
-struct Line {
+struct Inner {
     socket: AsyncFd<Socket>,
-    room: Room,
-    overflow: Mutex<VecDeque<Unsent>>,
-    has_overflow: Notify,
-    requests: Requests,
+    send_socket: SendSocket,
+    send_queue: Mutex<VecDeque<QueuedMessage>>,
+    queue_filled: Notify,
+    requests: PendingRequests,
     gone: AtomicBool,
-    is_gone: Notify,
+    gone_changed: Notify,
     retired: AtomicBool,
     welcome: Welcome,
 }
 
-/// A message that did not fit.
-struct Unsent {
+/// A message that the socket did not accept at once.
+struct QueuedMessage {
     bytes: Vec<u8>,
     fd: Option<OwnedFd>,
-    /// Who waits for its answer; 0 is nobody.
+    /// The request that waits for a reply; 0: none.
     request: u32,
 }
 
@@ -91,155 +97,169 @@ impl HolderLink {
         self.0.gone.load(SeqCst)
     }
 
-    /// A message that asks for no answer.
+    /// Sends a message that has no reply.
     fn send(&self, message: &ToHolder, fd: Option<BorrowedFd<'_>>) {
-        self.send_for(0, message, fd);
+        self.send_request(0, message, fd);
     }
 
-    /// Who waits for the answer of `request` is told if it cannot be sent.
-    fn send_for(&self, request: u32, message: &ToHolder, fd: Option<BorrowedFd<'_>>) {
-        let still_heard = matches!(message, ToHolder::Resume(_));
-        if self.is_gone() || self.is_retired() && !still_heard {
+    /// Sends a message. If that is impossible, `request` fails.
+    fn send_request(&self, request: u32, message: &ToHolder, fd: Option<BorrowedFd<'_>>) {
+        // A retired server still serves its readers, so it may still resume a writer.
+        let allowed_when_retired = matches!(message, ToHolder::Resume(_));
+        if self.is_gone() || self.is_retired() && !allowed_when_retired {
             return;
         }
         let bytes = message.encode();
-        let mut overflow = lock(&self.0.overflow);
-        if overflow.is_empty() {
+        let mut queue = lock(&self.0.send_queue);
+        if queue.is_empty() {
             let fds: Vec<BorrowedFd<'_>> = fd.into_iter().collect();
             match self.0.socket.get_ref().send(&bytes, &fds) {
                 Ok(()) => return,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return self.lost(request, &error),
+                Err(error) => return self.fail_request(request, &error),
             }
         }
         match fd.map(|fd| fd.try_clone_to_owned()).transpose() {
-            Ok(fd) => overflow.push_back(Unsent { bytes, fd, request }),
-            Err(error) => return self.lost(request, &error),
+            Ok(fd) => queue.push_back(QueuedMessage { bytes, fd, request }),
+            Err(error) => return self.fail_request(request, &error),
         }
-        self.0.has_overflow.notify_one();
+        self.0.queue_filled.notify_one();
     }
 
-    /// A message that cannot be sent at all, for want of a descriptor for its contents, say.
-    fn lost(&self, request: u32, error: &io::Error) {
-        tracing::error!(%error, "a message to the holder is lost");
+    /// Called for a message that cannot be sent at all, for example because there is no descriptor for its contents.
+    fn fail_request(&self, request: u32, error: &io::Error) {
+        tracing::error!(%error, "cannot send a message to the holder");
         let errno = error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error());
-        let failed = SpawnFailed { request, key: 0, stage: SpawnStage::Prepare, errno };
-        self.0.requests.answer(request, Answer::Failed(failed));
+        self.0.requests.complete(request, Reply::NotSent { errno });
     }
 
-    /// Starts a process; the answer comes when it has executed its program, or of a brief one when it has ended.
-    pub(crate) async fn spawn(&self, mut spawn: Spawn) -> std::result::Result<Life, SpawnFailure> {
+    /// Starts a process. Returns when it has executed its program; a brief run when it has ended.
+    pub(crate) async fn spawn(&self, mut spawn: Spawn) -> std::result::Result<SpawnOutcome, SpawnError> {
         if self.is_gone() || self.is_retired() {
-            return Err(SpawnFailure::Unavailable(self.why_not()));
+            return Err(SpawnError::Unavailable(self.unavailable_error()));
         }
-        let (number, answer) = self.0.requests.open();
+        let (number, reply) = self.0.requests.open();
         spawn.request = number;
-        crate::hooks::reach("spawn_asked");
-        self.send_for(number, &ToHolder::Spawn(spawn), None);
-        match answer.await {
-            Ok(Answer::Started(started)) => Ok(Life::Begun(started)),
-            Ok(Answer::Over(over)) => Ok(Life::Over(over)),
-            Ok(Answer::Failed(failed)) => Err(SpawnFailure::Failed(failed)),
-            _ => Err(SpawnFailure::Unavailable(self.why_not())),
+        crate::crash_point::reach("spawn_asked");
+        self.send_request(number, &ToHolder::Spawn(spawn), None);
+        match reply.await {
+            Ok(Reply::Started(started)) => Ok(SpawnOutcome::Started(started)),
+            Ok(Reply::BriefRun(result)) => Ok(SpawnOutcome::BriefRun(result)),
+            other => Err(self.spawn_error(other.ok())),
         }
     }
 
-    /// Sends a signal to a whole tree; answers with how many processes got it.
-    pub(crate) async fn signal(&self, key: u64, signal: u8) -> Result<u32> {
-        self.signal_to(key, signal, Reach::Tree).await
-    }
-
-    /// As [`signal`](Self::signal), to the tree, the group of the command, or the command alone.
-    pub(crate) async fn signal_to(&self, key: u64, signal: u8, reach: Reach) -> Result<u32> {
-        let (request, answer) = self.0.requests.open();
-        self.send_for(request, &ToHolder::Signal(Signal { request, key, signal, reach: reach as u8 }), None);
-        match answer.await {
-            Ok(Answer::Done(done)) => Ok(done.signalled),
-            _ => Err(self.why_not()),
+    fn spawn_error(&self, reply: Option<Reply>) -> SpawnError {
+        match reply {
+            Some(Reply::SpawnFailed(failed)) => SpawnError::Failed(failed),
+            Some(Reply::NotSent { errno }) => {
+                SpawnError::Failed(SpawnFailed { request: 0, key: 0, stage: SpawnStage::Prepare, errno })
+            }
+            _ => SpawnError::Unavailable(self.unavailable_error()),
         }
     }
 
-    /// Has these descriptors recorded into a log under `key`, which belongs to no process.
-    pub(crate) async fn record(
+    /// Sends a signal to a whole tree.
+    pub(crate) async fn signal(&self, key: u64, signal: u8) -> Result<()> {
+        self.signal_to(key, signal, SignalTarget::Tree).await
+    }
+
+    /// Sends a signal to the tree, to the command's process group, or to the command alone.
+    pub(crate) async fn signal_to(&self, key: u64, signal: u8, target: SignalTarget) -> Result<()> {
+        let (request, reply) = self.0.requests.open();
+        self.send_request(request, &ToHolder::Signal(Signal { request, key, signal, target: target as u8 }), None);
+        self.wait_completion(reply).await
+    }
+
+    /// Waits until the holder has carried out a request that starts nothing.
+    async fn wait_completion(&self, reply: oneshot::Receiver<Reply>) -> Result<()> {
+        match reply.await {
+            Ok(Reply::Completed) => Ok(()),
+            Ok(Reply::NotSent { errno }) => Err(Error::holder_request_not_sent(errno)),
+            _ => Err(self.unavailable_error()),
+        }
+    }
+
+    /// Creates a sink at the holder: a process without a program, into whose log the holder records these descriptors.
+    pub(crate) async fn start_sink(
         &self,
         key: u64,
         log_budget: u64,
         streams: [(Stream, OwnedFd); 2],
-    ) -> std::result::Result<Started, SpawnFailure> {
+    ) -> std::result::Result<StartedProcess, SpawnError> {
         if self.is_gone() || self.is_retired() {
-            return Err(SpawnFailure::Unavailable(self.why_not()));
+            return Err(SpawnError::Unavailable(self.unavailable_error()));
         }
-        let (number, answer) = self.0.requests.open();
+        let (number, reply) = self.0.requests.open();
         let [(first, first_fd), (second, second_fd)] = streams;
-        // The answer to the last one counts for both: they arrive in order.
+        // The messages arrive in order, so the reply to the last one stands for both.
         for (stream, fd, request) in [(first, first_fd, 0), (second, second_fd, number)] {
-            let record = Record { key, stream: stream as u8, log_budget, request };
-            self.send_for(number, &ToHolder::Record(record), Some(fd.as_fd()));
+            let capture = SinkStream { key, stream: stream as u8, log_budget, request };
+            self.send_request(number, &ToHolder::SinkStream(capture), Some(fd.as_fd()));
         }
-        match answer.await {
-            Ok(Answer::Started(started)) => Ok(started),
-            Ok(Answer::Failed(failed)) => Err(SpawnFailure::Failed(failed)),
-            _ => Err(SpawnFailure::Unavailable(self.why_not())),
+        match reply.await {
+            Ok(Reply::Started(started)) => Ok(started),
+            other => Err(self.spawn_error(other.ok())),
         }
     }
 
-    /// Writes the end of what was recorded under `key`, after everything that was written until now.
-    pub(crate) async fn conclude(&self, key: u64, status: std::result::Result<u8, u8>, cause: Cause) -> Result<()> {
-        let (request, answer) = self.0.requests.open();
+    /// Writes an exit into the log under `key`, after all output that was written before.
+    pub(crate) async fn finish_sink(&self, key: u64, status: std::result::Result<u8, u8>, cause: Cause) -> Result<()> {
+        let (request, reply) = self.0.requests.open();
         let (code, signal) = (status.ok().unwrap_or(0), status.err().unwrap_or(0));
-        let conclude = Conclude { request, key, code, signal, cause: cause as u8 };
-        self.send_for(request, &ToHolder::Conclude(conclude), None);
-        match answer.await {
-            Ok(Answer::Done(_)) => Ok(()),
-            _ => Err(self.why_not()),
-        }
+        let finish = FinishSink { request, key, code, signal, cause: cause as u8 };
+        self.send_request(request, &ToHolder::FinishSink(finish), None);
+        self.wait_completion(reply).await
     }
 
-    /// Begins the end of a tree. The holder carries it out whether or not this server lives.
-    pub(crate) fn end(&self, key: u64, signal: u8, kill_at: u64, cause: Cause) -> Ending {
-        let (request, answer) = self.0.requests.open();
-        let end = End { request, key, signal, kill_at, cause: cause as u8 };
-        self.send_for(request, &ToHolder::End(end), None);
-        Ending(answer)
+    /// Terminates a tree: sends `signal` now and KILL at `kill_at`. The holder does this even if this server dies.
+    pub(crate) fn terminate(&self, key: u64, signal: u8, kill_at: u64, cause: Cause) -> Termination {
+        let (request, reply) = self.0.requests.open();
+        let terminate = Terminate { request, key, signal, kill_at, cause: cause as u8 };
+        self.send_request(request, &ToHolder::Terminate(terminate), None);
+        Termination { link: self.clone(), reply }
     }
 
-    pub(crate) fn arm(&self, key: u64, cause: Cause, at: u64) {
-        self.send(&ToHolder::Arm(Arm { key, cause: cause as u8, at }), None);
+    /// The holder kills the tree at `at`; 0 clears the deadline.
+    pub(crate) fn set_deadline(&self, key: u64, cause: Cause, at: u64) {
+        self.send(&ToHolder::SetDeadline(SetDeadline { key, cause: cause as u8, at }), None);
     }
 
     pub(crate) fn close_input(&self, key: u64) {
         self.send(&ToHolder::CloseInput(key), None);
     }
 
+    /// Makes the holder read the program's output again.
     pub(crate) fn resume(&self, key: u64) {
         self.send(&ToHolder::Resume(key), None);
     }
 
+    /// Makes the holder drop the process and its log.
     pub(crate) fn forget(&self, key: u64) {
         self.send(&ToHolder::Forget(key), None);
     }
 
-    pub fn keep(&self, name: &str, fd: BorrowedFd<'_>) {
-        self.send(&ToHolder::Keep(name.as_bytes().to_vec()), Some(fd));
+    /// Keeps a descriptor at the holder for the next server.
+    pub fn store_fd(&self, name: &str, fd: BorrowedFd<'_>) {
+        self.send(&ToHolder::StoreFd(name.as_bytes().to_vec()), Some(fd));
     }
 
-    /// Gives up what was kept under a name.
-    pub(crate) fn drop_kept(&self, name: &str) {
-        self.send(&ToHolder::Drop(name.as_bytes().to_vec()), None);
+    pub(crate) fn remove_fd(&self, name: &str) {
+        self.send(&ToHolder::RemoveFd(name.as_bytes().to_vec()), None);
     }
 
     pub fn upgrade(&self) {
         self.send(&ToHolder::Upgrade(()), None);
     }
 
-    /// Says the last word of this server: whatever is asked of the holder from now on is refused here.
+    /// Sends this server's last message: all later requests are refused here.
     pub(crate) fn retired(&self) {
         self.send(&ToHolder::Retired(()), None);
         self.0.retired.store(true, SeqCst);
         self.0.requests.close_all();
     }
 
-    /// Everything has been taken up; from now on there is no way back to the server before.
+    /// Reports that this server serves; the holder does not return to the previous server after this.
     pub(crate) fn serving(&self) {
         self.send(&ToHolder::Serving(()), None);
     }
@@ -248,117 +268,190 @@ impl HolderLink {
         self.0.retired.load(SeqCst)
     }
 
-    /// Returns when nobody waits for an answer.
-    pub(crate) async fn until_answered(&self) {
-        self.0.requests.until_empty().await;
+    /// Waits until no request is pending.
+    pub(crate) async fn wait_idle(&self) {
+        self.0.requests.wait_empty().await;
     }
 
-    /// Resolves when the holder is gone: what only it can bring about will never happen.
-    pub(crate) async fn until_gone(&self) {
-        let mut gone = std::pin::pin!(self.0.is_gone.notified());
-        gone.as_mut().enable();
-        if !self.is_gone() {
-            gone.await;
-        }
+    /// Resolves when the holder is gone: replies and exits that only it can report will never come.
+    pub(crate) async fn wait_gone(&self) {
+        crate::wait_changed(&self.0.gone_changed, || self.is_gone().then_some(())).await;
     }
 
-    fn why_not(&self) -> Error {
+    fn unavailable_error(&self) -> Error {
         if self.is_gone() {
             return Error::holder_gone();
         }
-        let message = "this server is being replaced; try again on a new connection".into();
-        Error::Unavailable { code: "being_replaced", message }
+        Error::being_replaced()
     }
 
     /// Receives until the holder is gone.
-    pub(crate) async fn receive(self, mut tell: impl FnMut(News)) {
+    pub(crate) async fn receive(self, mut on_event: impl FnMut(HolderEvent)) {
         loop {
             let message = tokio::select! {
                 received = self.next() => received,
                 () = self.flush() => continue,
             };
             match message {
-                Ok(Some(received)) => self.dispatch(received, &mut tell),
+                Ok(Some(received)) => self.dispatch(received, &mut on_event),
                 Ok(None) => break,
                 Err(error) => {
-                    tracing::error!(%error, "the line to the holder broke");
+                    tracing::error!(%error, "the connection to the holder broke");
                     break;
                 }
             }
         }
         self.0.gone.store(true, SeqCst);
-        self.0.is_gone.notify_waiters();
+        self.0.gone_changed.notify_waiters();
         self.0.requests.close_all();
-        tell(News::HolderGone);
+        on_event(HolderEvent::HolderGone);
     }
 
-    fn dispatch(&self, received: Received, tell: &mut impl FnMut(News)) {
+    fn dispatch(&self, received: Packet, on_event: &mut impl FnMut(HolderEvent)) {
         let mut descriptors = received.descriptors.into_iter();
         match ToServer::decode(&received.bytes) {
             Some(ToServer::Spawned(spawned)) => {
                 if let Some(log) = descriptors.next() {
-                    let started = Started { log, input: descriptors.next(), spawned };
-                    self.0.requests.answer(started.spawned.request, Answer::Started(started));
+                    let started = StartedProcess { log, input: descriptors.next(), spawned };
+                    self.0.requests.complete(started.spawned.request, Reply::Started(started));
                 }
             }
             Some(ToServer::SpawnFailed(failed)) => {
-                self.0.requests.answer(failed.request, Answer::Failed(failed));
+                self.0.requests.complete(failed.request, Reply::SpawnFailed(failed));
             }
-            Some(ToServer::Over(over)) => self.0.requests.answer(over.request, Answer::Over(over)),
-            Some(ToServer::Done(done)) => self.0.requests.answer(done.request, Answer::Done(done)),
-            Some(ToServer::Wake(keys)) => tell(News::Wake(keys)),
-            Some(ToServer::Retire(())) => tell(News::Retire),
-            Some(ToServer::Alone(())) => tell(News::Alone),
-            Some(ToServer::Upgraded(why)) => tell(News::Upgraded(if why.is_empty() {
+            Some(ToServer::BriefRunResult(result)) => {
+                self.0.requests.complete(result.request, Reply::BriefRun(result));
+            }
+            Some(ToServer::Completion(completion)) => {
+                on_completion(&completion);
+                self.0.requests.complete(completion.request, Reply::Completed);
+            }
+            Some(ToServer::Wake(keys)) => on_event(HolderEvent::Wake(keys)),
+            Some(ToServer::Retire(())) => on_event(HolderEvent::Retire),
+            Some(ToServer::PredecessorExited(())) => on_event(HolderEvent::PredecessorExited),
+            Some(ToServer::Upgraded(error)) => on_event(HolderEvent::Upgraded(if error.is_empty() {
                 Ok(())
             } else {
-                Err(String::from_utf8_lossy(&why).into_owned())
+                Err(String::from_utf8_lossy(&error).into_owned())
             })),
             _ => {}
         }
     }
 
-    async fn next(&self) -> io::Result<Option<Received>> {
+    async fn next(&self) -> io::Result<Option<Packet>> {
         self.0.socket.async_io(Interest::READABLE, Socket::receive).await
     }
 
-    /// Sends what did not fit earlier. Waits (for ever, if need be) until there is such a thing.
+    /// Waits until messages are queued, and sends them.
     async fn flush(&self) {
-        if lock(&self.0.overflow).is_empty() {
-            self.0.has_overflow.notified().await;
+        if lock(&self.0.send_queue).is_empty() {
+            self.0.queue_filled.notified().await;
         }
         let send = || {
-            let mut overflow = lock(&self.0.overflow);
-            while let Some(unsent) = overflow.front() {
-                let fds: Vec<BorrowedFd<'_>> = unsent.fd.iter().map(AsFd::as_fd).collect();
-                self.0.socket.get_ref().send(&unsent.bytes, &fds)?;
-                overflow.pop_front();
+            let mut queue = lock(&self.0.send_queue);
+            while let Some(message) = queue.front() {
+                let fds: Vec<BorrowedFd<'_>> = message.fd.iter().map(AsFd::as_fd).collect();
+                self.0.socket.get_ref().send(&message.bytes, &fds)?;
+                queue.pop_front();
             }
             Ok(())
         };
-        if let Err(error) = self.0.room.send(send).await {
-            // It must not hold up the others; a line that broke is noticed by who receives.
-            let unsent = lock(&self.0.overflow).pop_front();
-            self.lost(unsent.map_or(0, |unsent| unsent.request), &error);
+        if let Err(error) = self.0.send_socket.retry_send(send).await {
+            // Drop this message so that it does not block the others. `receive` notices a broken connection.
+            let message = lock(&self.0.send_queue).pop_front();
+            self.fail_request(message.map_or(0, |message| message.request), &error);
         }
     }
 }
 
-/// An end that has been asked for.
-pub(crate) struct Ending(tokio::sync::oneshot::Receiver<Answer>);
-
-impl Ending {
-    /// Until the signal has been sent (stop), or the tree is gone (kill); how many processes could not be killed.
-    pub(crate) async fn carried_out(self) -> Result<u32> {
-        match self.0.await {
-            Ok(Answer::Done(done)) => Ok(done.survivors),
-            _ => Err(Error::holder_gone()),
-        }
+/// A kill that leaves survivors is not an error of the request, but worth a log line.
+fn on_completion(completion: &Completion) {
+    let (key, survivors) = (completion.key, completion.survivors);
+    if survivors > 0 {
+        tracing::warn!(key, survivors, "processes of a tree survived its kill, or could not be signalled");
     }
 }
 
+/// A termination that the holder carries out.
+pub(crate) struct Termination {
+    link: HolderLink,
+    reply: oneshot::Receiver<Reply>,
+}
+
+impl Termination {
+    /// Waits until the signal has been sent (stop) or the tree is gone (kill).
+    pub(crate) async fn completed(self) -> Result<()> {
+        self.link.wait_completion(self.reply).await
+    }
+}
+
+/// The holder's reply to a request.
 #[derive(Debug)]
-pub(crate) enum SpawnFailure {
-    Failed(SpawnFailed),
-    Unavailable(Error),
+enum Reply {
+    Started(StartedProcess),
+    BriefRun(BriefRunResult),
+    SpawnFailed(SpawnFailed),
+    Completed,
+    /// The request could not be sent.
+    NotSent {
+        errno: i32,
+    },
+}
+
+/// Requests that wait for the holder's reply.
+#[derive(Default)]
+struct PendingRequests {
+    inner: Mutex<RequestTable>,
+    /// Notified when a request is no longer pending.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct RequestTable {
+    last_number: u32,
+    senders: HashMap<u32, oneshot::Sender<Reply>>,
+    /// No further reply will come.
+    closed: bool,
+}
+
+impl PendingRequests {
+    /// Returns the number of a new request, and the receiver of its reply.
+    fn open(&self) -> (u32, oneshot::Receiver<Reply>) {
+        let (sender, receiver) = oneshot::channel();
+        let mut inner = lock(&self.inner);
+        // Numbers wrap around: skip those that are still pending, and 0, which stands for "no reply expected".
+        loop {
+            inner.last_number = inner.last_number.wrapping_add(1);
+            if inner.last_number != 0 && !inner.senders.contains_key(&inner.last_number) {
+                break;
+            }
+        }
+        let number = inner.last_number;
+        if !inner.closed {
+            inner.senders.insert(number, sender);
+        }
+        (number, receiver)
+    }
+
+    fn complete(&self, number: u32, reply: Reply) {
+        let sender = lock(&self.inner).senders.remove(&number);
+        if let Some(sender) = sender {
+            // The receiver may have been dropped in the meantime.
+            let _ = sender.send(reply);
+            self.changed.notify_waiters();
+        }
+    }
+
+    async fn wait_empty(&self) {
+        crate::wait_changed(&self.changed, || lock(&self.inner).senders.is_empty().then_some(())).await;
+    }
+
+    /// Fails all pending requests, and all later ones.
+    fn close_all(&self) {
+        let mut inner = lock(&self.inner);
+        inner.closed = true;
+        inner.senders.clear();
+        drop(inner);
+        self.changed.notify_waiters();
+    }
 }

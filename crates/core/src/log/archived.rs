@@ -1,12 +1,12 @@
-//! A log that was copied out of its ring: marks, then bytes, at one place of an archive segment.
+//! A log that was copied out of its ring into a segment of the archive: chunk marks, then bytes.
 //!
 //! ```text
 //! segment:  ... | mark | mark | ... | bytes tail..head | next log ...
-//!               ^ Place::at           each mark: offset u64, time << 8 | stream u64
+//!               ^ ArchiveLocation::at           each mark: offset u64, time << 8 | stream u64
 //! ```
 //!
-//! It is read by `pread` only and never changes. Its pages go back to the system when it has been given up
-//! *and* its last reader is gone.
+//! It is read by `pread` only and never changes. Its pages are freed when the archive has released it *and* its last
+//! reader is gone.
 
 use std::io;
 use std::ops::Range;
@@ -14,21 +14,21 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use outlive_holder::log::{Exit, Gone, LogReader, Mark, Stream, find_mark};
+use outlive_holder::log::{ChunkMark, Exit, LogReader, OverwrittenError, Stream, find_mark};
 use rustix::buffer::spare_capacity;
 use rustix::fs::{FallocateFlags, fallocate};
 use serde::{Deserialize, Serialize};
 
-/// Offset, and time with stream, as in a ring.
+/// Offset, then time and stream, as in a ring.
 const MARK_BYTES: u64 = 16;
-/// Bytes per step of a copy: enough to be fast, little enough to keep in memory and to wait for.
+/// Bytes per step of a copy: large enough to be fast, small enough to buffer and to wait for.
 const COPY_BYTES: usize = 1 << 20;
 /// Marks per step of a copy.
 const COPY_MARKS: u64 = 4096;
 
-/// Where an archived log lies, and what its ring's header said. Part of the process's record.
+/// Where an archived log lies, and the contents of its ring's header. Serialized in the process's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct ArchiveLocation {
     pub(crate) segment: u64,
     pub(crate) at: u64,
     pub(crate) first_mark: u64,
@@ -42,8 +42,8 @@ pub(crate) struct Place {
     pub(crate) resume_offset: u64,
 }
 
-impl Place {
-    /// What `ring` will take; `segment` and `at` are for the archive to choose.
+impl ArchiveLocation {
+    /// The location for a copy of `ring`; the archive fills in `segment` and `at`.
     pub(crate) fn for_ring(ring: &LogReader) -> Self {
         let marks = ring.marks();
         let newest = marks.end.checked_sub(1).and_then(|newest| ring.mark(newest));
@@ -61,7 +61,7 @@ impl Place {
         }
     }
 
-    /// In the segment, marks included.
+    /// Bytes in the segment, marks included.
     pub(crate) fn len(&self) -> u64 {
         self.marks * MARK_BYTES + self.head.saturating_sub(self.tail)
     }
@@ -70,9 +70,9 @@ impl Place {
         self.at + self.marks * MARK_BYTES
     }
 
-    /// Copies `ring` piece by piece: `write` gets each with its position in the segment.
+    /// Copies `ring` piece by piece: `write` gets each piece and its position in the segment.
     pub(crate) fn copy(&self, ring: &LogReader, mut write: impl FnMut(&[u8], u64) -> io::Result<()>) -> io::Result<()> {
-        let changed = || io::Error::other("the log changed while it was archived");
+        let changed = || io::Error::other("the log changed while it was being archived");
         let mut piece = Vec::new();
         let mut at = self.at;
         let end = self.first_mark + self.marks;
@@ -93,10 +93,10 @@ impl Place {
         while offset < self.head {
             let left = usize::try_from(self.head - offset).unwrap_or(COPY_BYTES);
             piece.clear();
-            let got = ring.read_at(offset, left.min(COPY_BYTES), &mut piece).map_err(|_| changed())?;
+            let count = ring.read_at(offset, left.min(COPY_BYTES), &mut piece).map_err(|_| changed())?;
             write(&piece, at)?;
-            at += got as u64;
-            offset += got as u64;
+            at += count as u64;
+            offset += count as u64;
         }
         Ok(())
     }
@@ -104,39 +104,31 @@ impl Place {
 
 pub(crate) struct ArchivedLog {
     segment: Arc<OwnedFd>,
-    place: Place,
+    location: ArchiveLocation,
     exit: Exit,
-    given_up: AtomicBool,
-    /// What was sent from here is known to this server only: the next one sends it again rather than not at all.
+    free_on_drop: AtomicBool,
+    /// Not written back: the next server sends the bytes after the recorded offset again rather than not at all.
     resume_offset: AtomicU64,
 }
 
 impl ArchivedLog {
-    pub(crate) fn new(segment: Arc<OwnedFd>, place: Place, exit: Exit) -> Self {
+    pub(crate) fn new(segment: Arc<OwnedFd>, location: ArchiveLocation, exit: Exit) -> Self {
         Self {
             segment,
-            place,
+            location,
             exit,
-            given_up: AtomicBool::new(false),
-            resume_offset: AtomicU64::new(place.resume_offset),
+            free_on_drop: AtomicBool::new(false),
+            resume_offset: AtomicU64::new(location.resume_offset),
         }
     }
 
-    pub(crate) fn place(&self) -> &Place {
-        &self.place
+    pub(crate) fn location(&self) -> &ArchiveLocation {
+        &self.location
     }
 
-    /// No record refers to it any more.
-    pub(crate) fn give_up(&self) {
-        self.given_up.store(true, Relaxed);
-    }
-
-    pub(super) fn head(&self) -> u64 {
-        self.place.head
-    }
-
-    pub(super) fn tail(&self) -> u64 {
-        self.place.tail
+    /// Frees the log's pages when its last reader is gone: no record refers to it.
+    pub(crate) fn free_pages_on_drop(&self) {
+        self.free_on_drop.store(true, Relaxed);
     }
 
     pub(super) fn resume_offset(&self) -> u64 {
@@ -152,16 +144,16 @@ impl ArchivedLog {
     }
 
     pub(super) fn marks(&self) -> Range<u64> {
-        self.place.first_mark..self.place.first_mark + self.place.marks
+        self.location.first_mark..self.location.first_mark + self.location.marks
     }
 
-    pub(super) fn mark(&self, number: u64) -> Option<Mark> {
+    pub(super) fn mark(&self, number: u64) -> Option<ChunkMark> {
         if !self.marks().contains(&number) {
             return None;
         }
         let mut raw = [0; MARK_BYTES as usize];
-        let at = self.place.at + (number - self.place.first_mark) * MARK_BYTES;
-        // A memfd is never short within its length; if it were, the mark is as good as gone.
+        let at = self.location.at + (number - self.location.first_mark) * MARK_BYTES;
+        // A read within the length of a memfd is never short; treat one that is as a missing mark.
         if rustix::io::pread(&*self.segment, &mut raw, at) != Ok(raw.len()) {
             return None;
         }
@@ -169,42 +161,42 @@ impl ArchivedLog {
             |at: usize| raw.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes);
         let packed = word(8);
         let stream = Stream::from_u8(packed as u8)?;
-        Some(Mark { sequence: number + 1, offset: word(0), stream, at_ms: packed >> 8 })
+        Some(ChunkMark { sequence: number + 1, offset: word(0), stream, at_ms: packed >> 8 })
     }
 
     pub(super) fn mark_of(&self, offset: u64) -> Option<u64> {
         find_mark(self.marks(), offset, |number| self.mark(number))
     }
 
-    pub(super) fn read_at(&self, offset: u64, most: usize, out: &mut Vec<u8>) -> Result<usize, Gone> {
-        let Place { tail, head, .. } = self.place;
+    pub(super) fn read_at(&self, offset: u64, max_bytes: usize, out: &mut Vec<u8>) -> Result<usize, OverwrittenError> {
+        let ArchiveLocation { tail, head, .. } = self.location;
         if offset >= head {
             return Ok(0);
         }
         if offset < tail {
-            return Err(Gone { oldest: tail });
+            return Err(OverwrittenError { oldest: tail });
         }
-        let wanted = most.min(usize::try_from(head - offset).unwrap_or(usize::MAX));
-        let at = self.place.bytes_at() + (offset - tail);
+        let wanted = max_bytes.min(usize::try_from(head - offset).unwrap_or(usize::MAX));
+        let at = self.location.bytes_at() + (offset - tail);
         let start = out.len();
         out.reserve_exact(wanted);
         match rustix::io::pread(&*self.segment, spare_capacity(out), at) {
-            Ok(got) if got > 0 || wanted == 0 => {
-                // The room may be larger than what was reserved.
-                out.truncate(start + got.min(wanted));
-                Ok(got.min(wanted))
+            Ok(count) if count > 0 || wanted == 0 => {
+                // The spare capacity may be larger than requested.
+                out.truncate(start + count.min(wanted));
+                Ok(count.min(wanted))
             }
-            _ => Err(Gone { oldest: offset + 1 }),
+            _ => Err(OverwrittenError { oldest: offset + 1 }),
         }
     }
 }
 
 impl Drop for ArchivedLog {
     fn drop(&mut self) {
-        if *self.given_up.get_mut() && self.place.len() > 0 {
-            // The segment may live on for its other logs; this one's memory need not.
+        if *self.free_on_drop.get_mut() && self.location.len() > 0 {
+            // The segment may still be needed for other logs.
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            let _ = fallocate(&*self.segment, flags, self.place.at, self.place.len());
+            let _ = fallocate(&*self.segment, flags, self.location.at, self.location.len());
         }
     }
 }

@@ -1,36 +1,39 @@
-//! One reader's place in a log.
+//! A cursor: one reader's position in a log.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use outlive_holder::log::hold::Token;
-use outlive_holder::log::{Exit, Gone, Stream};
+use outlive_holder::log::{Exit, OverwrittenError, Stream};
 
-use super::Log;
+use super::cold::{self, BlockLoader};
+use super::cursor_lease::CursorLease;
+use super::{Log, Step};
+use crate::Error;
+use crate::history::reader::BlockKey;
 
-/// Where reading begins.
+/// Where a cursor starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// From this absolute offset.
+    /// At this absolute offset.
     At(u64),
-    /// This many bytes before the head (or the oldest byte there is).
+    /// This many bytes before the head, or at the oldest byte there is.
     Tail(u64),
-    /// Only what comes from now on.
+    /// At the head: only output from now on.
     Head,
-    /// The oldest byte there is.
+    /// At the oldest byte there is.
     Oldest,
 }
 
 /// What happens when the reader is slower than the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// The program waits, within bounds.
+    /// The program waits for the reader, within bounds.
     Lossless,
-    /// The program runs on; what was missed is announced.
+    /// The program does not wait; the reader gets a gap for the bytes it missed.
     Live,
 }
 
-/// Which bytes a reader wants.
+/// The streams that a reader gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamFilter {
     All,
@@ -38,7 +41,7 @@ pub enum StreamFilter {
 }
 
 impl StreamFilter {
-    pub fn wants(self, stream: Stream) -> bool {
+    pub fn matches(self, stream: Stream) -> bool {
         match self {
             Self::All => true,
             Self::Only(only) => only == stream,
@@ -46,70 +49,129 @@ impl StreamFilter {
     }
 }
 
-/// What a cursor comes upon.
+/// What a cursor yields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// Bytes of one stream, beginning at `offset`.
+    /// Bytes of one stream, the first of them at `offset`.
     Bytes { offset: u64, stream: Stream, bytes: Bytes },
-    /// These offsets are gone; reading goes on at `to`.
+    /// The bytes from `from` to `to` are neither in memory nor in the history; reading continues at `to`.
     Gap { from: u64, to: u64 },
-    /// Too slow for too long: from here on the program does not wait.
+    /// The reader was too slow for too long: from here on the program does not wait for it.
     BecameLive,
-    /// Every byte before the exit has been given out.
+    /// The exit. Every byte before it has been yielded.
     Exit(Exit),
+    /// Nothing follows, ever: the process belongs to an earlier boot. There was an `Exit` before unless the process was
+    /// lost with that boot.
+    End,
 }
 
+/// One reader of a log. `close` releases its lease at once. Dropping it abandons the lease, which is then kept for 10 s
+/// for a reader that reconnects.
+///
+/// Its positions in the log and those of its `CursorLease`, in this order (the first two only while a lease is held):
+///
+/// ```text
+/// ──┬──────────────┬──────────────────┬──────────────┬────────────────────┬──▶
+///   lease_offset   reported_read_to   acknowledged   offset               head of the log
+///   bytes are      progress that      received by    next byte to yield
+///   protected      the writer of      the reader
+///   from here on   the ring sees
+/// ```
+///
+/// Without acknowledgements `offset` takes the place of `acknowledged`. `exit_not_before` is 0, or the head at the time
+/// when the cursor was created.
 pub struct Cursor {
     log: Arc<Log>,
+    /// Offset of the next byte to yield.
     offset: u64,
     filter: StreamFilter,
-    hold: Option<Token>,
-    /// The reader acknowledges what it has got, so the hold need not guess.
-    acknowledged: Option<u64>,
-    /// Where the hold was last put, to move it only now and then.
-    held_at: u64,
-    /// How far the holder was last told that the reader has come.
-    reached_at: u64,
+    pub(super) lease: CursorLease,
+    /// Generation of the last exit that was yielded.
     exit_seen: u32,
-    /// Of a process that had already exited: its exit comes after everything that was there at the beginning,
-    /// output of children that lived on included.
-    exit_from: u64,
-    /// Number of the mark that covers `offset`, as far as known.
+    /// The exit is yielded after this offset. If the process had exited before the cursor was created, that is the head
+    /// of that time: children that outlived the process may have written after the exit.
+    exit_not_before: u64,
+    /// Number of the mark that covers `offset`, if known and in memory.
     mark: Option<u64>,
+    /// The block of the history that contains `offset`, while that is cold.
+    blocks: BlockLoader,
+    /// Bytes that are only in the history are gaps for this cursor.
+    memory_only: bool,
     became_live: bool,
-    clean: bool,
+    end_yielded: bool,
+    /// The reader has closed the cursor and will not reconnect.
+    closed: bool,
 }
 
 impl Cursor {
     pub fn new(log: Arc<Log>, start: Start, flow: Flow, filter: StreamFilter) -> Self {
-        let wanted = |log: &Log| match start {
+        let mut offset = match start {
             Start::At(offset) => offset.min(log.head()),
             Start::Tail(bytes) => log.head().saturating_sub(bytes).max(log.tail()),
             Start::Head => log.head(),
             Start::Oldest => log.tail(),
         };
-        let mut offset = wanted(&log);
-        let hold = if flow == Flow::Lossless { log.take_hold(offset, matches!(start, Start::At(_))) } else { None };
-        if hold.is_some() && !matches!(start, Start::At(_)) {
-            // Nothing moves away under a hold, so now the choice is final.
-            offset = offset.max(log.tail());
+        let is_exact = matches!(start, Start::At(_));
+        let lease = match flow {
+            Flow::Lossless => CursorLease::acquire(&log, offset, is_exact),
+            Flow::Live => CursorLease::live(),
+        };
+        if lease.is_held() && !is_exact {
+            // The tail may have passed the offset before the lease existed; from now on it cannot.
+            offset = offset.max(log.memory_tail());
         }
-        let became_live = flow == Flow::Lossless && hold.is_none();
-        let exit_from = if log.exit().is_some() { log.head() } else { 0 };
+        let became_live = flow == Flow::Lossless && !lease.is_lossless();
+        let exit_not_before = if log.exit().is_some() { log.head() } else { 0 };
         Self {
             log,
             offset,
             filter,
-            hold,
-            acknowledged: None,
-            held_at: offset,
-            reached_at: offset,
+            lease,
             exit_seen: 0,
-            exit_from,
+            exit_not_before,
             mark: None,
+            blocks: BlockLoader::default(),
+            memory_only: false,
             became_live,
-            clean: false,
+            end_yielded: false,
+            closed: false,
         }
+    }
+
+    /// A cursor at `start`. An offset that is gone, or beyond the head, is an error instead of a silent jump.
+    pub fn open(log: &Arc<Log>, start: Start, flow: Flow, filter: StreamFilter) -> Result<Self, Error> {
+        // The lease comes before the check, so that nothing is overwritten after it.
+        let cursor = Self::new(Arc::clone(log), start, flow, filter);
+        if let Start::At(offset) = start
+            && let Err(error) = log.check_offset(offset)
+        {
+            // A dropped cursor would leave its lease for a reader that reconnects.
+            cursor.close();
+            return Err(error);
+        }
+        Ok(cursor)
+    }
+
+    /// A cursor at `offset`, or at the oldest byte if that offset is gone.
+    pub fn open_or_oldest(log: &Arc<Log>, offset: u64, flow: Flow) -> Self {
+        let cursor_at = |start| Self::new(Arc::clone(log), start, flow, StreamFilter::All);
+        if log.tail() <= offset {
+            let cursor = cursor_at(Start::At(offset));
+            // Checked again, because the tail may have passed the offset before the lease existed.
+            if log.tail() <= offset {
+                return cursor;
+            }
+            cursor.close();
+        }
+        cursor_at(Start::Oldest)
+    }
+
+    /// A cursor that reads nothing from the history: for readers that need only recent output, and never wait for the
+    /// disk.
+    #[must_use]
+    pub fn memory_only(mut self) -> Self {
+        self.memory_only = true;
+        self
     }
 
     pub fn offset(&self) -> u64 {
@@ -121,160 +183,235 @@ impl Cursor {
     }
 
     pub fn is_lossless(&self) -> bool {
-        self.hold.is_some()
+        self.lease.is_lossless()
     }
 
-    /// The reader has everything before `offset`.
+    /// The reader has received everything before `offset`.
     pub fn acknowledge(&mut self, offset: u64) {
-        let offset = offset.min(self.offset);
-        if self.acknowledged.is_none_or(|before| offset > before) {
-            self.acknowledged = Some(offset);
-        }
-        self.move_hold();
+        self.lease.acknowledge(offset, self.offset);
+        self.move_lease();
     }
 
-    /// From now on the hold follows what the reader acknowledges, not what it was given.
+    /// From now on the lease follows the acknowledgements and not the bytes yielded.
     pub fn expect_acknowledgements(&mut self) {
-        self.acknowledged.get_or_insert(self.offset);
+        self.lease.expect_acknowledgements(self.offset);
     }
 
-    /// The reader got everything before `offset` by another way.
+    /// The reader has received everything before `offset` in another way.
     pub fn skip_to(&mut self, offset: u64) {
         self.offset = self.offset.max(offset);
         self.mark = None;
-        self.acknowledged = self.acknowledged.map(|before| before.max(self.offset));
-        self.move_hold();
+        self.lease.skip_to(self.offset);
+        self.move_lease();
     }
 
     pub(super) fn take_became_live(&mut self) -> bool {
-        self.move_hold();
+        self.move_lease();
         std::mem::take(&mut self.became_live)
     }
 
-    /// The reader will not come back: its hold ends with it.
+    /// The reader waits for the history: until it is back in memory, the program must not wait for it.
+    pub(super) fn defer_lease(&mut self) {
+        self.lease.defer(&self.log);
+    }
+
+    /// Releases the lease at once: the reader will not reconnect.
     pub fn close(mut self) {
-        self.clean = true;
+        self.closed = true;
     }
 
-    fn move_hold(&mut self) {
-        let Some(token) = self.hold else { return };
-        // Without acknowledgements, what is handed to a socket may still be lost with it: the hold stays behind.
-        let target = self.acknowledged.unwrap_or_else(|| self.log.source.half_behind(self.offset));
-        let reached = self.acknowledged.unwrap_or(self.offset);
-        let step = self.log.source.hold_step();
-        if target < self.held_at + step && reached < self.reached_at + step && self.log.source.holds(token) {
-            return;
-        }
-        self.held_at = target.max(self.held_at);
-        self.reached_at = reached;
-        if !self.log.advance_hold(token, self.held_at, reached) {
-            self.hold = None;
-            self.became_live = true;
-        }
+    fn move_lease(&mut self) {
+        self.became_live |= !self.lease.follow(&self.log, self.offset);
     }
 
-    /// The next item, at most `most` bytes; waits for one.
-    pub async fn next(&mut self, most: usize) -> Item {
+    /// Waits for the next item; bytes come at most `max_bytes` at a time. Cancel safe.
+    pub async fn next(&mut self, max_bytes: usize) -> Item {
         loop {
-            if let Some(item) = self.try_next(most) {
-                return item;
+            match self.step(max_bytes) {
+                Step::Item(item) => return item,
+                Step::NeedsBlock => self.load_block().await,
+                Step::AtHead if self.log.is_final() => return Item::End,
+                Step::AtHead => {
+                    let log = Arc::clone(&self.log);
+                    let (offset, exit_seen) = (self.offset, self.exit_seen);
+                    let has_item =
+                        || log.head() > offset || has_new_exit(&log, exit_seen, offset) || log.successor().is_some();
+                    log.wait_for(|| has_item().then_some(())).await;
+                }
             }
-            // While we sleep at the head, the hold should be there too: nothing is unread.
-            let log = Arc::clone(&self.log);
-            let (offset, exit_seen) = (self.offset, self.exit_seen);
-            let news = || log.head() > offset || has_new_exit(&log, exit_seen, offset) || log.successor().is_some();
-            log.until(|| news().then_some(())).await;
         }
     }
 
-    /// The next item if there is one now.
-    pub fn try_next(&mut self, most: usize) -> Option<Item> {
+    /// The next item, if there is one now. Waits only for the history. Cancel safe.
+    pub async fn next_now(&mut self, max_bytes: usize) -> Option<Item> {
         loop {
-            self.move_hold();
+            match self.step(max_bytes) {
+                Step::Item(item) => return Some(item),
+                Step::NeedsBlock => self.load_block().await,
+                Step::AtHead => return None,
+            }
+        }
+    }
+
+    /// As [`next_now`](Self::next_now), for threads that may block; not for those of the runtime.
+    pub fn next_now_blocking(&mut self, max_bytes: usize) -> Option<Item> {
+        match self.step(max_bytes) {
+            Step::Item(item) => Some(item),
+            Step::NeedsBlock => tokio::runtime::Handle::current().block_on(self.next_now(max_bytes)),
+            Step::AtHead => None,
+        }
+    }
+
+    /// The next item, if it is in memory. After `None`, `next` may still return one at once, from the history.
+    pub fn try_next(&mut self, max_bytes: usize) -> Option<Item> {
+        match self.step(max_bytes) {
+            Step::Item(item) => Some(item),
+            Step::NeedsBlock | Step::AtHead => None,
+        }
+    }
+
+    /// If the bytes at the cursor are missing, moves it to the next ones that are not.
+    pub async fn skip_missing(&mut self) {
+        while self.offset < self.log.memory_tail() && self.blocks.containing(self.offset).is_none() {
+            match self.missing_until(self.log.memory_tail()) {
+                Some(offset) => self.skip_to(offset),
+                None => self.load_block().await,
+            }
+        }
+    }
+
+    fn step(&mut self, max_bytes: usize) -> Step<Item> {
+        loop {
+            self.move_lease();
             if std::mem::take(&mut self.became_live) {
-                return Some(Item::BecameLive);
+                return Step::Item(Item::BecameLive);
             }
-            // Look at the exit before the head: what was written before it is then surely in view.
-            let exit = self.log.exit().filter(|exit| exit.offset.max(self.exit_from) <= self.offset);
+            // Read the exit before the head: the head then covers everything that was written before the exit.
+            let exit = self.log.exit().filter(|exit| exit.offset.max(self.exit_not_before) <= self.offset);
             if let Some(exit) = exit
                 && self.exit_seen != exit.generation
             {
                 self.exit_seen = exit.generation;
-                return Some(Item::Exit(exit));
+                return Step::Item(Item::Exit(exit));
             }
             if self.offset >= self.log.head() {
-                if self.move_on() {
+                if self.move_to_successor() {
                     continue;
                 }
-                return None;
+                if self.log.is_final() && !std::mem::replace(&mut self.end_yielded, true) {
+                    return Step::Item(Item::End);
+                }
+                return Step::AtHead;
             }
-            match self.read(most) {
-                Ok(Some(item)) => return Some(item),
+            let result = if self.blocks.is_empty() { self.read(max_bytes) } else { self.read_cold(max_bytes) };
+            match result {
+                Ok(Some(item)) => return Step::Item(item),
                 Ok(None) => {}
-                Err(Gone { oldest }) => {
-                    let from = std::mem::replace(&mut self.offset, oldest);
+                Err(OverwrittenError { oldest }) => {
+                    let Some(to) = self.missing_until(oldest) else { return Step::NeedsBlock };
+                    let from = std::mem::replace(&mut self.offset, to);
                     self.mark = None;
-                    return Some(Item::Gap { from, to: oldest });
+                    return Step::Item(Item::Gap { from, to });
                 }
             }
         }
     }
 
-    /// At the end of an archived log whose process runs again: goes on in its new log.
-    pub(super) fn move_on(&mut self) -> bool {
+    /// Memory has lost the bytes at the cursor, and begins at `oldest`. Returns where the gap ends; `None` if the
+    /// history must be asked first.
+    fn missing_until(&mut self, oldest: u64) -> Option<u64> {
+        if self.memory_only || !self.log.is_cold(self.offset) {
+            return Some(oldest);
+        }
+        let Some(answer) = self.blocks.answer(&self.log, BlockKey::Offset(self.offset)) else {
+            self.lease.defer(&self.log);
+            return None;
+        };
+        let memory_tail = answer.request.memory_tail.max(self.offset + 1);
+        Some(answer.block.as_ref().map_or(memory_tail, |block| block.offset.min(memory_tail)))
+    }
+
+    async fn load_block(&mut self) {
+        if let Some(stored) = self.log.stored() {
+            self.blocks.load(stored).await;
+        }
+    }
+
+    /// At the end of an archived log whose process was started again: continues in the new log.
+    pub(super) fn move_to_successor(&mut self) -> bool {
         let Some(next) = self.log.successor().cloned() else { return false };
         self.log = next;
         self.mark = None;
-        self.offset = self.offset.max(self.log.tail());
-        if self.hold.is_some() {
-            // The old hold was one in name only; nothing there has to be freed.
-            self.hold = self.log.take_hold(self.offset, false);
-            (self.held_at, self.reached_at) = (self.offset, self.offset);
-            self.became_live = self.hold.is_none();
-        }
+        self.became_live |= !self.lease.move_to(&self.log, self.offset);
         true
     }
 
-    /// Reads within the chunk at the cursor; `None` when it belongs to an unwanted stream.
-    fn read(&mut self, most: usize) -> Result<Option<Item>, Gone> {
-        let (stream, end) = self.chunk()?;
-        let until_exit = self.log.exit().map_or(u64::MAX, |exit| {
-            // The exit stands between the bytes before it and those of late children.
-            if exit.offset > self.offset { exit.offset } else { u64::MAX }
-        });
-        let end = end.min(until_exit);
+    /// The exit is yielded between the bytes before it and those of children that outlived the process.
+    fn end_at_exit(&self, end: u64) -> u64 {
+        let exit_offset = self.log.exit().map_or(0, |exit| exit.offset);
+        if exit_offset > self.offset { end.min(exit_offset) } else { end }
+    }
+
+    /// Reads within the chunk at the cursor; `None` if the filter excludes its stream.
+    fn read(&mut self, max_bytes: usize) -> Result<Option<Item>, OverwrittenError> {
+        let (stream, end) = self.same_stream_span()?;
+        let end = self.end_at_exit(end);
         let offset = self.offset;
-        if !self.filter.wants(stream) {
-            let oldest = self.log.source.tail();
+        if !self.filter.matches(stream) {
+            let oldest = self.log.memory_tail();
             if oldest > offset {
-                // The marks went away while we looked at them: what there was, nobody knows.
-                return Err(Gone { oldest });
+                // The marks were overwritten while they were read, so the stream of these bytes is unknown.
+                return Err(OverwrittenError { oldest });
             }
             self.offset = end;
             return Ok(None);
         }
-        let wanted = usize::try_from(end - offset).unwrap_or(usize::MAX).min(most);
+        let wanted = usize::try_from(end - offset).unwrap_or(usize::MAX).min(max_bytes);
         let mut bytes = Vec::new();
-        let got = self.log.source.read_at(offset, wanted, &mut bytes)?;
+        let got = self.log.read_at(offset, wanted, &mut bytes)?;
         self.offset += got as u64;
         Ok(Some(Item::Bytes { offset, stream, bytes: bytes.into() }))
     }
 
-    /// The stream at the cursor, and how far bytes of the same stream go on.
-    fn chunk(&mut self) -> Result<(Stream, u64), Gone> {
-        let reader = &self.log.source;
-        let gone = || Gone { oldest: reader.tail().max(self.offset) };
-        // The head first: every byte before it has its mark.
-        let head = reader.head();
-        // The chunk of the last read may be gone although the one at the cursor is not.
-        let start = match self.mark.filter(|number| reader.mark(*number).is_some()) {
+    /// Reads from the block if it contains the offset, or else from memory.
+    fn read_cold(&mut self, max_bytes: usize) -> Result<Option<Item>, OverwrittenError> {
+        let offset = self.offset;
+        let Some(block) = self.blocks.containing(offset) else {
+            let result = self.read(max_bytes);
+            if result.is_ok() {
+                self.blocks.clear();
+            }
+            return result;
+        };
+        let (stream, end) = cold::same_stream_span(block, offset, max_bytes);
+        let end = self.end_at_exit(end);
+        if !self.filter.matches(stream) {
+            self.offset = end;
+            return Ok(None);
+        }
+        let start = (offset - block.offset) as usize;
+        let count = ((end - offset) as usize).min(max_bytes);
+        let bytes = block.bytes.slice(start..start + count);
+        self.mark = None;
+        self.offset += count as u64;
+        Ok(Some(Item::Bytes { offset, stream, bytes }))
+    }
+
+    /// The stream at the cursor, and the offset up to which bytes of the same stream follow.
+    fn same_stream_span(&mut self) -> Result<(Stream, u64), OverwrittenError> {
+        let log = &self.log;
+        let overwritten = || OverwrittenError { oldest: log.memory_tail().max(self.offset) };
+        // Read the head first: every byte before it has its mark.
+        let head = log.head();
+        // The mark of the last read may have been overwritten although the one at the cursor has not.
+        let start = match self.mark.filter(|number| log.mark(*number).is_some()) {
             Some(number) => number,
-            None => reader.mark_of(self.offset).ok_or_else(gone)?,
+            None => log.mark_of(self.offset).ok_or_else(overwritten)?,
         };
         let mut number = start;
-        let mut current = reader.mark(number).ok_or_else(gone)?;
+        let mut current = log.mark(number).ok_or_else(overwritten)?;
         loop {
-            match reader.mark(number + 1) {
+            match log.mark(number + 1) {
                 Some(next) if next.offset <= self.offset => {
                     number += 1;
                     current = next;
@@ -294,12 +431,12 @@ impl Cursor {
         }
     }
 
-    /// Chunks of one stream are given out together; the look ahead is bounded.
+    /// The end of the run of chunks of one stream, within a bounded number of chunks. They are yielded together.
     fn same_stream_until(&self, from: u64, stream: Stream, head: u64) -> u64 {
-        const LOOK_AHEAD: u64 = 64;
+        const MAX_MERGED_CHUNKS: u64 = 64;
         let mut end = head;
-        for number in from..from + LOOK_AHEAD {
-            match self.log.source.mark(number) {
+        for number in from..from + MAX_MERGED_CHUNKS {
+            match self.log.mark(number) {
                 Some(mark) if mark.offset >= head => return head,
                 Some(mark) => {
                     end = mark.offset;
@@ -320,12 +457,9 @@ fn has_new_exit(log: &Log, exit_seen: u32, offset: u64) -> bool {
 
 impl Drop for Cursor {
     fn drop(&mut self) {
-        if let Some(token) = self.hold {
-            if self.clean || self.offset >= self.log.head() && self.log.exit().is_some() {
-                self.log.free_hold(token);
-            } else {
-                self.log.source.leave_hold(token);
-            }
+        if self.lease.is_held() {
+            let is_complete = self.offset >= self.log.head() && self.log.exit().is_some();
+            self.lease.end(&self.log, !self.closed && !is_complete);
         }
     }
 }

@@ -1,37 +1,37 @@
-//! The machine (or container) that everything runs on, as a whole.
+//! CPU, memory and disk usage of the whole machine or container.
 
 use std::fs;
 use std::time::Duration;
 
 use outlive_holder::clock;
 use serde::Serialize;
-use utoipa::ToSchema;
 
-/// How long the processors are watched to tell how busy they are.
-const WATCHED: Duration = Duration::from_millis(100);
+/// Interval over which CPU usage is measured.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Machine {
     pub at_ms: u64,
     pub cpus: u32,
-    /// Of all processors together, 0 to 100, over the last tenth of a second.
+    /// Usage of all processors together, 0 to 100, over a tenth of a second.
     pub cpu_used_percent: f64,
     pub memory_total_bytes: u64,
-    /// Without what the kernel could give up at once.
+    /// Without memory that the kernel can reclaim at once.
     pub memory_used_bytes: u64,
     pub memory_cache_bytes: u64,
-    /// Of the root file system.
+    /// Size of the root file system.
     pub disk_total_bytes: u64,
     pub disk_used_bytes: u64,
 }
 
-/// Takes a tenth of a second, to see how busy the processors are.
+/// Takes a tenth of a second, to measure CPU usage.
 pub async fn machine() -> Machine {
-    let look = || tokio::task::spawn_blocking(|| Ticks::parse(&read("/proc/stat")));
-    let before = look().await.unwrap_or_default();
-    tokio::time::sleep(WATCHED).await;
-    let after = look().await.unwrap_or_default();
+    let sample = || tokio::task::spawn_blocking(|| Ticks::parse(&read("/proc/stat")));
+    let before = sample().await.unwrap_or_default();
+    tokio::time::sleep(SAMPLE_INTERVAL).await;
+    let after = sample().await.unwrap_or_default();
     tokio::task::spawn_blocking(move || Machine {
         at_ms: clock::wall_ms(),
         cpus: std::thread::available_parallelism().map_or(1, |number| number.get() as u32),
@@ -46,7 +46,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// Time of all processors since the boot.
+/// Time of all processors since boot, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Ticks {
     idle: u64,
@@ -54,7 +54,7 @@ struct Ticks {
 }
 
 impl Ticks {
-    /// `cpu user nice system idle iowait irq softirq steal …`; what comes after is part of user and nice.
+    /// Parses `cpu user nice system idle iowait irq softirq steal …`; later fields are included in user and nice.
     fn parse(stat: &str) -> Self {
         let numbers = stat.lines().next().unwrap_or("").split_whitespace().skip(1).take(8);
         let numbers: Vec<u64> = numbers.filter_map(|number| number.parse().ok()).collect();
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn busy_is_what_was_not_idle() {
+    fn busy_percent_excludes_idle_and_iowait() {
         let before = Ticks::parse("cpu  100 0 100 700 100 0 0 0 50 0\ncpu0 1\n");
         assert_eq!(before, Ticks { idle: 800, all: 1000 });
         let after = Ticks::parse("cpu  150 0 125 725 100 0 0 0 50 0");
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_without_what_can_be_given_up() {
+    fn used_memory_excludes_reclaimable_memory() {
         let machine = memory("MemTotal:       1000 kB\nMemFree: 1 kB\nMemAvailable:    400 kB\nCached:   300 kB\n");
         assert_eq!(machine.memory_total_bytes, 1_024_000);
         assert_eq!((machine.memory_used_bytes, machine.memory_cache_bytes), (614_400, 307_200));

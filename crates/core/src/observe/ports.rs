@@ -5,8 +5,7 @@
 //!   /proc/PID/fd/*          which of those inodes PID has open
 //! ```
 //!
-//! A member may have unshared its network, so the list of sockets is read once per network namespace, not
-//! once.
+//! A member may have unshared its network, so the sockets are read once per network namespace.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,7 +15,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-/// The state LISTEN in the kernel's table.
+/// The state LISTEN in /proc/net/tcp.
 const LISTEN: &str = "0A";
 
 /// A port that a process listens on.
@@ -26,27 +25,27 @@ pub struct ListeningPort {
     pub port: u16,
     /// The address it is bound to: `127.0.0.1`, `0.0.0.0`, `::`, …
     pub address: String,
-    /// The first of the members that has it open.
+    /// The first member that has it open.
     pub pid: i32,
 }
 
-/// By port and address; what several members share is told once.
+/// The listening ports of these processes, sorted by port and address. A shared socket is listed once.
 pub fn listening_ports(members: &[i32]) -> Vec<ListeningPort> {
     let mut namespaces: HashMap<PathBuf, HashMap<u64, Socket>> = HashMap::new();
     let mut ports: Vec<ListeningPort> = Vec::new();
     for pid in members {
-        // Not ours to read: it may be in any namespace, so its own view stands for itself.
+        // The link is unreadable: the process may be in any namespace, so it is treated as one of its own.
         let namespace = fs::read_link(format!("/proc/{pid}/ns/net"));
         let namespace = namespace.unwrap_or_else(|_| PathBuf::from(pid.to_string()));
         let sockets = match namespaces.entry(namespace) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(unknown) => unknown.insert(listening_sockets(*pid)),
+            Entry::Vacant(new) => new.insert(listening_sockets(*pid)),
         };
         if sockets.is_empty() {
             continue;
         }
         for inode in open_sockets(*pid) {
-            // Taken out, so that the next member which shares it does not tell it again.
+            // Removed, so that the next member that shares it does not list it again.
             if let Some(socket) = sockets.remove(&inode) {
                 let address = socket.address.to_string();
                 ports.push(ListeningPort { port: socket.port, address, pid: *pid });
@@ -54,8 +53,8 @@ pub fn listening_ports(members: &[i32]) -> Vec<ListeningPort> {
         }
     }
     ports.sort();
-    // Several sockets on one address (SO_REUSEPORT) are one port to whoever asks.
-    ports.dedup_by(|one, other| (one.port, &one.address) == (other.port, &other.address));
+    // Several sockets on one address (SO_REUSEPORT) count as one port.
+    ports.dedup_by(|a, b| (a.port, &a.address) == (b.port, &b.address));
     ports
 }
 
@@ -87,8 +86,7 @@ fn parse_line(line: &str) -> Option<(u64, Socket)> {
     Some((inode, Socket { address: parse_address(address)?, port }))
 }
 
-/// The kernel prints the address as 32-bit words of this machine's byte order, with the bytes in network
-/// order.
+/// The kernel prints the network-order address as 32-bit words in this machine's byte order.
 fn parse_address(hex: &str) -> Option<IpAddr> {
     let word = |at: usize| Some(u32::from_str_radix(hex.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
     match hex.len() {
@@ -104,7 +102,7 @@ fn parse_address(hex: &str) -> Option<IpAddr> {
     }
 }
 
-/// Inodes of the sockets that a process has open.
+/// Inodes of a process's open sockets.
 fn open_sockets(pid: i32) -> Vec<u64> {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {
         return Vec::new();
@@ -142,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_not_told() {
+    fn connections_are_not_listed() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let server = listener.local_addr().expect("it is bound");
         let client = std::net::TcpStream::connect(server).expect("it connects");
@@ -153,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_that_a_child_inherits_is_told_once_and_by_the_first_member() {
+    fn an_inherited_listener_is_listed_once_for_the_first_member() {
         use std::os::fd::OwnedFd;
         use std::process::{Command, Stdio};
 
@@ -174,14 +172,14 @@ mod tests {
     }
 
     #[test]
-    fn processes_that_are_gone_listen_nowhere() {
+    fn missing_processes_have_no_ports() {
         assert_eq!(listening_ports(&[i32::MAX]), []);
         assert_eq!(listening_ports(&[]), []);
     }
 
     #[test]
     #[cfg(target_endian = "little")]
-    fn lines_of_both_tables_are_understood() {
+    fn lines_of_both_tables_are_parsed() {
         let line = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  0 0 777 1 0";
         let socket = Socket { address: Ipv4Addr::LOCALHOST.into(), port: 8080 };
         assert_eq!(parse_line(line), Some((777, socket)));

@@ -6,14 +6,14 @@ use std::io::Read as _;
 use outlive_holder::clock;
 use serde::Serialize;
 
-/// Longer command lines are cut; some programs are started with megabytes of arguments.
+/// Longer command lines are cut: some programs have megabytes of arguments.
 const MAX_COMMAND_BYTES: u64 = 4096;
 
-/// What a tree uses.
+/// Resource usage of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
-    /// Of the living members and of those children of theirs that they have waited for.
+    /// CPU time of the living members and of their children that they have waited for.
     pub cpu_ms: u64,
     pub rss_bytes: u64,
 }
@@ -24,7 +24,7 @@ pub struct Usage {
 pub struct TreeProcess {
     pub pid: i32,
     pub ppid: i32,
-    /// Its command line, or its name if it has none.
+    /// The command line, or the name of a process without one.
     pub command: String,
     /// The kernel's letter: R running, S sleeping, D waiting for a device, T stopped, …
     pub state: char,
@@ -33,7 +33,7 @@ pub struct TreeProcess {
     pub started_at_ms: u64,
 }
 
-/// What these processes use together. Those that are gone count nothing.
+/// The usage of these processes together. Processes that no longer exist count nothing.
 pub fn usage(members: &[i32]) -> Usage {
     let mut total = Usage::default();
     for pid in members {
@@ -47,7 +47,7 @@ pub fn usage(members: &[i32]) -> Usage {
     total
 }
 
-/// These processes, without those that are gone by now.
+/// Describes these processes, without those that no longer exist.
 pub fn tree(members: &[i32]) -> Vec<TreeProcess> {
     let booted_at_ms = clock::wall_ms().saturating_sub(clock::boot_ms());
     let process = |pid: &i32| {
@@ -79,7 +79,7 @@ impl Stat {
         Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// The name may hold anything, also `)`: the fields begin after the last one.
+    /// The name may contain any byte, even `)`: the fields begin after the last one.
     fn parse(line: &[u8]) -> Option<Self> {
         let open = line.iter().position(|byte| *byte == b'(')?;
         let close = line.iter().rposition(|byte| *byte == b')')?;
@@ -110,7 +110,7 @@ fn rss_bytes(pid: i32) -> u64 {
     pages.unwrap_or(0) * rustix::param::page_size() as u64
 }
 
-/// The arguments with spaces between them; `None` for zombies and kernel threads, which have none.
+/// The arguments joined by spaces; `None` for zombies and kernel threads, which have none.
 fn command_line(pid: i32) -> Option<String> {
     let file = fs::File::open(format!("/proc/{pid}/cmdline")).ok()?;
     let mut bytes = Vec::new();
@@ -126,14 +126,14 @@ mod tests {
     const LINE: &[u8] = b"42 (a) Z (b\n) S 7 8 9 0 -1 4194560 1 2 3 4 100 20 3000 400 20 0 1 0 555 1 2 3\n";
 
     #[test]
-    fn no_name_shifts_the_fields() {
+    fn a_name_with_parentheses_does_not_shift_the_fields() {
         let stat = Stat::parse(LINE).expect("a whole line");
         assert_eq!((stat.name.as_str(), stat.state, stat.ppid), ("a) Z (b\n", 'S', 7));
         assert_eq!((stat.own_ticks, stat.children_ticks, stat.start_ticks), (120, 3400, 555));
     }
 
     #[test]
-    fn broken_lines_are_refused() {
+    fn truncated_lines_are_rejected() {
         let start = LINE.windows(3).position(|part| part == b"555").expect("it is there");
         for cut in 0..start {
             assert!(Stat::parse(&LINE[..cut]).is_none(), "cut at {cut}");
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(usage(&[me, i32::MAX]).rss_bytes / 1024 / 1024, usage(&[me]).rss_bytes / 1024 / 1024);
 
         let processes = tree(&[me, i32::MAX]);
-        assert_eq!(processes.len(), 1, "what is gone is left out");
+        assert_eq!(processes.len(), 1, "missing processes are left out");
         let own = &processes[0];
         assert_eq!((own.pid, own.ppid), (me, std::os::unix::process::parent_id() as i32));
         let program = std::env::args().next().expect("a program name");
@@ -166,7 +166,7 @@ mod tests {
         let pid = child.id() as i32;
         let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
         while Stat::read(pid).is_none_or(|stat| stat.state != 'Z') {
-            assert!(std::time::Instant::now() < until, "it did not end");
+            assert!(std::time::Instant::now() < until, "the child did not exit");
             std::thread::yield_now();
         }
         assert_eq!(tree(&[pid])[0].command, "true");

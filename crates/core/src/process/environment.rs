@@ -1,4 +1,4 @@
-//! The environment of a new process, and where its program may lie.
+//! The environment of a new process, and the paths at which its program may be found.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -7,42 +7,42 @@ use std::sync::OnceLock;
 use super::spec::{EnvMode, Spec};
 use super::user::User;
 
-const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub(crate) const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const PATH: &[u8] = b"PATH";
 const DEFAULT_TERM: &str = "xterm-256color";
-/// By this a program (and the kill of a tree) knows which process it belongs to.
+/// Set in every process: tells a program, and the kill of a tree, which process it belongs to.
 pub(super) const PROCESS_ID: &str = "OUTLIVE_PROCESS_ID";
 
-/// Our own environment without what is ours alone (tokens above all), and with the usual terminal.
+/// The server's environment without its own variables (above all tokens), and with the default TERM.
 struct Inherited {
-    all: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// The same as a program gets it.
+    variables: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// The same as an environment block.
     block: Vec<u8>,
 }
 
 fn inherited() -> &'static Inherited {
     static INHERITED: OnceLock<Inherited> = OnceLock::new();
     INHERITED.get_or_init(|| {
-        let mut all: BTreeMap<_, _> = std::env::vars_os()
+        let mut variables: BTreeMap<_, _> = std::env::vars_os()
             .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()))
             .filter(|(name, _)| !name.starts_with(b"OUTLIVE_"))
             .collect();
-        all.insert(b"TERM".to_vec(), DEFAULT_TERM.into());
-        let block = block(&all);
-        Inherited { all, block }
+        variables.insert(b"TERM".to_vec(), DEFAULT_TERM.into());
+        let block = encode_block(&variables);
+        Inherited { variables, block }
     })
 }
 
-/// `NAME=value` each, with a zero byte behind.
-fn block(all: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<u8> {
+/// An environment block: `NAME=value` entries, each terminated by a NUL byte.
+fn encode_block(all: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<u8> {
     let mut block = Vec::with_capacity(all.iter().map(|(name, value)| name.len() + value.len() + 2).sum());
     for (name, value) in all {
-        put(&mut block, name, value);
+        push_variable(&mut block, name, value);
     }
     block
 }
 
-fn put(block: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+fn push_variable(block: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     for part in [name, b"=", value, b"\0"] {
         block.extend_from_slice(part);
     }
@@ -54,23 +54,23 @@ pub(super) struct Environment {
 }
 
 impl Environment {
-    pub(super) fn of(spec: &Spec, id: &str, user: Option<&User>) -> Self {
+    pub(super) fn new(spec: &Spec, id: &str, user: Option<&User>) -> Self {
         let path = |all: &BTreeMap<Vec<u8>, Vec<u8>>| all.get(PATH).cloned();
-        // Most ask for nothing special.
+        // Most requests change nothing, and share one encoded block.
         let (mut block, path) = if spec.env_mode == EnvMode::Merge && spec.env.is_empty() && user.is_none() {
-            let Inherited { all, block } = inherited();
+            let Inherited { variables, block } = inherited();
             let mut own = Vec::with_capacity(block.len() + PROCESS_ID.len() + id.len() + 2);
             own.extend_from_slice(block);
-            (own, path(all))
+            (own, path(variables))
         } else {
             let all = variables(spec, user);
-            (block(&all), path(&all))
+            (encode_block(&all), path(&all))
         };
-        put(&mut block, PROCESS_ID.as_bytes(), id.as_bytes());
+        push_variable(&mut block, PROCESS_ID.as_bytes(), id.as_bytes());
         Self { block, path }
     }
 
-    /// `NAME=value` each, with a zero byte behind.
+    /// `NAME=value` entries, each terminated by a NUL byte.
     pub(super) fn into_block(self) -> Vec<u8> {
         self.block
     }
@@ -82,20 +82,23 @@ impl Environment {
         }
         let path = self.path.as_deref().unwrap_or(DEFAULT_PATH.as_bytes());
         path.split(|byte| *byte == b':')
-            .map(|folder| if folder.is_empty() { b"." } else { folder })
-            .map(|folder| [folder, b"/", command.as_bytes()].concat())
+            .map(|directory| if directory.is_empty() { b"." } else { directory })
+            .map(|directory| [directory, b"/", command.as_bytes()].concat())
             .collect()
     }
 }
 
-/// All but the one that is ours.
+/// All variables except `OUTLIVE_PROCESS_ID`.
 fn variables(spec: &Spec, user: Option<&User>) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut all = match spec.env_mode {
-        EnvMode::Merge => inherited().all.clone(),
+        EnvMode::Merge => inherited().variables.clone(),
         EnvMode::Replace => BTreeMap::new(),
-        EnvMode::Fresh => {
-            inherited().all.get_key_value(PATH).into_iter().map(|(a, b)| (a.clone(), b.clone())).collect()
-        }
+        EnvMode::Fresh => inherited()
+            .variables
+            .get_key_value(PATH)
+            .into_iter()
+            .map(|(name, path)| (name.clone(), path.clone()))
+            .collect(),
     };
     if let Some(user) = user {
         for (name, value) in user.variables() {
@@ -125,7 +128,7 @@ mod tests {
     }
 
     fn entries(spec: &Spec) -> Vec<String> {
-        let block = String::from_utf8(Environment::of(spec, "proc_1", None).into_block()).unwrap();
+        let block = String::from_utf8(Environment::new(spec, "proc_1", None).into_block()).unwrap();
         block.split_terminator('\0').map(str::to_owned).collect()
     }
 
@@ -145,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_nothing_special_gets_the_same() {
+    fn the_shared_block_equals_a_computed_one() {
         let plain = entries(&spec(&[]));
         let mut special = entries(&spec(&[("OUTLIVE_X", Some("1"))]));
         special.retain(|entry| entry != "OUTLIVE_X=1");
@@ -155,7 +158,7 @@ mod tests {
 
     #[test]
     fn programs_are_looked_up_in_the_childs_path() {
-        let env = Environment::of(&spec(&[("PATH", Some("/a::/b"))]), "p", None);
+        let env = Environment::new(&spec(&[("PATH", Some("/a::/b"))]), "p", None);
         assert_eq!(env.programs("ls"), [b"/a/ls".to_vec(), b"./ls".to_vec(), b"/b/ls".to_vec()]);
         assert_eq!(env.programs("./ls"), [b"./ls".to_vec()]);
     }

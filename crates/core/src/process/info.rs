@@ -1,21 +1,23 @@
-//! What callers see of a process.
+//! The public description of a process.
 
 use std::collections::BTreeMap;
 
 use outlive_holder::log::{Cause, Exit};
 use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::spec::{Owner, RestartPolicy, Source};
 use crate::attach::SizePolicy;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// Reserved or being started.
     Created,
     Running,
     Exited,
+    /// It ran when its boot ended, and how it ended is not known. Only in the history.
+    Lost,
 }
 
 impl Status {
@@ -24,22 +26,24 @@ impl Status {
             "created" => Some(Self::Created),
             "running" => Some(Self::Running),
             "exited" => Some(Self::Exited),
+            "lost" => Some(Self::Lost),
             _ => None,
         }
     }
 }
 
 /// Why a process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum ExitReason {
-    /// It ended by itself, or by a signal from elsewhere.
+    /// It exited by itself, or by a signal that outlive did not send.
     Exited,
     Stopped,
     Killed,
     TimedOut,
     OutOfMemory,
-    /// Nobody was attached for longer than it allows.
+    /// No client was attached for longer than `killAfterDetachMs`.
     Detached,
     /// outlive itself was stopped.
     Shutdown,
@@ -48,7 +52,7 @@ pub enum ExitReason {
 impl From<Cause> for ExitReason {
     fn from(cause: Cause) -> Self {
         match cause {
-            Cause::Itself => Self::Exited,
+            Cause::SelfExit => Self::Exited,
             Cause::Stopped => Self::Stopped,
             Cause::Killed => Self::Killed,
             Cause::TimedOut => Self::TimedOut,
@@ -60,7 +64,8 @@ impl From<Cause> for ExitReason {
 }
 
 /// A process. Keys that do not apply are absent, never null.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessInfo {
     pub id: String,
@@ -127,19 +132,22 @@ pub struct ProcessInfo {
     pub retain_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kill_after_detach_ms: Option<u64>,
-    /// Offset of the oldest byte of output that is kept.
+    /// Offset of the oldest byte of output in the log.
     pub output_start: u64,
     /// Offset of the next byte of output.
     pub output_end: u64,
-    /// Where a client of another platform goes on that keeps no offset of its own: everything before was sent to one.
+    /// Where a dialect's client without an offset of its own resumes: everything before was sent to such a client.
     #[serde(skip_serializing_if = "is_zero")]
     pub resume_offset: u64,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub log_dropped: bool,
+    /// The boot in which it ran, if only the history knows it.
+    #[serde(rename = "bootId", skip_serializing_if = "Option::is_none")]
+    pub boot: Option<String>,
     pub attachments: usize,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
@@ -152,5 +160,14 @@ impl ProcessInfo {
         }
         self.exit_reason = Some(exit.cause.into());
         self.exited_at_ms = Some(exit.at_ms);
+    }
+}
+
+#[cfg(test)]
+impl ProcessInfo {
+    /// A process that has not been started.
+    pub(crate) fn example() -> Self {
+        let record = super::Record::new("proc_1".into(), 1, super::Spec::default(), 0);
+        super::Process::describe(&super::Inner::new(record, super::Phase::Created))
     }
 }

@@ -1,9 +1,8 @@
-//! What a caller asks for.
+//! What a caller specifies about a process.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
-use utoipa::ToSchema;
 
 use crate::attach::{Size, SizePolicy};
 use crate::config::MAX_LOG_BYTES;
@@ -12,20 +11,22 @@ use crate::{Error, Result};
 const MAX_NAME_BYTES: usize = 256;
 const MAX_ANNOTATIONS: usize = 64;
 const MAX_ANNOTATION_BYTES: usize = 4096;
-/// Of everything that a program is started with: more than any system takes, and little for the journal and the holder.
+/// Limit on command, arguments, environment and directory together: more than any kernel accepts, and little for the
+/// journal and the holder.
 const MAX_SPEC_BYTES: usize = 8 << 20;
 
-/// A process to be started.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// A process to start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Spec {
-    /// The program, or with `shell: true` a line for `/bin/sh`.
+    /// The program, or with `shell: true` a command line for `/bin/sh`.
     pub command: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
     #[serde(default, skip_serializing_if = "is_false")]
     pub shell: bool,
-    /// `~` and `~/…` are in the home folder of the user.
+    /// `~` and `~/…` are in the home directory of the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// Merged over the server's environment; `null` removes a variable.
@@ -36,7 +37,7 @@ pub struct Spec {
     /// Name or number of the Unix user; `name:group` or `uid:gid` set the group too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// On a terminal instead of pipes.
+    /// Run on a terminal instead of pipes.
     #[serde(default, skip_serializing_if = "is_false")]
     pub tty: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,13 +49,13 @@ pub struct Spec {
     pub pty: Option<Pty>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub size_policy: SizePolicy,
-    /// Whether a process on pipes gets a stdin that can be written to.
+    /// Whether a process on pipes gets a writable stdin.
     #[serde(default, skip_serializing_if = "is_default")]
     pub stdin_mode: StdinMode,
-    /// On pipes: stderr is stdout, so that what is written to both is kept in the order in which it was written.
+    /// On pipes: use one pipe for stdout and stderr, so that their order is preserved.
     #[serde(default, skip_serializing_if = "is_false")]
     pub merge_stderr: bool,
-    /// Kept and shown, as sandbox-agent does; has no effect.
+    /// Stored and shown for compatibility with sandbox-agent; has no effect.
     #[serde(default)]
     pub interactive: bool,
     /// Unique among processes that have not exited.
@@ -66,33 +67,36 @@ pub struct Spec {
     pub annotations: BTreeMap<String, String>,
     #[serde(default, deserialize_with = "owner_or_default")]
     pub owner: Owner,
-    /// On whose behalf it runs.
+    /// On whose behalf the process runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
-    /// Any session that it belongs to, ours or a foreign one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The session it belongs to; may be an id of another system.
+    #[serde(default, alias = "session_id", skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// The whole tree is killed after this time.
+    /// Kill the tree after this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// Bytes of output that are kept.
+    /// Bytes of output to keep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_log_bytes: Option<u64>,
-    /// How long the record is kept after the exit.
+    /// How long to keep the record after the exit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retain_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub restart: RestartPolicy,
-    /// Kill the tree when nobody has been attached for this long (after having been).
+    /// Kill the tree this long after the last client has detached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kill_after_detach_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub limits: Limits,
     #[serde(default, skip_serializing_if = "is_false")]
     pub no_new_privileges: bool,
+    /// `false`: neither the output nor the record is stored on disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<bool>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_false(value: &bool) -> bool {
     !*value
 }
@@ -101,30 +105,33 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// A foreign owner name means "user", as it has no effect there either.
+/// An unknown owner means "user", for compatibility; the owner has no effect.
 fn owner_or_default<'de, D: Deserializer<'de>>(input: D) -> std::result::Result<Owner, D::Error> {
     let text = Option::<String>::deserialize(input)?;
     Ok(text.as_deref().and_then(Owner::parse).unwrap_or_default())
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Pty {
     pub cols: u16,
     pub rows: u16,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum EnvMode {
     #[default]
     Merge,
     /// `env` is the whole environment.
     Replace,
-    /// As after a login: the server's PATH, the user's HOME, USER, LOGNAME and SHELL, and `env`.
+    /// As after a login: the server's PATH; the user's HOME, USER, LOGNAME and SHELL; and `env`.
     Fresh,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum StdinMode {
     #[default]
@@ -132,7 +139,8 @@ pub enum StdinMode {
     Null,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Owner {
     #[default]
@@ -152,7 +160,8 @@ impl Owner {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
     User,
@@ -160,17 +169,19 @@ pub enum Source {
     System,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct RestartPolicy {
     pub mode: RestartMode,
     /// 0 = no limit.
     pub max_restarts: u32,
-    /// First delay; doubles up to a minute while it keeps failing. 0 = one second.
+    /// First delay; doubles up to a minute while the process keeps failing. 0 = one second.
     pub delay_ms: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum RestartMode {
     #[default]
@@ -179,8 +190,9 @@ pub enum RestartMode {
     Always,
 }
 
-/// Resource limits: of each process, soft and hard alike; and of the whole tree, where cgroups can do that.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// Resource limits of each process (soft and hard alike), and of the whole tree where cgroups are available.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Limits {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -201,13 +213,13 @@ pub struct Limits {
     /// Processes and threads of the whole tree.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree_processes: Option<u64>,
-    /// Processors that the whole tree may keep busy, such as 0.5.
+    /// CPU limit of the whole tree in processors, such as 0.5.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<f64>)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<f64>))]
     pub cpus: Option<Cpus>,
 }
 
-/// A number of processors, to a thousandth.
+/// A number of processors in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Cpus {
@@ -232,50 +244,53 @@ impl From<Cpus> for f64 {
     }
 }
 
-/// What to do when a tag is taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// What to do when the tag is in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum IfTagExists {
     #[default]
     Error,
-    /// Answer with the process that has it.
+    /// Return the process that has it.
     Return,
 }
 
 /// What a one-shot run does at its time limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum OnTimeout {
     #[default]
     Kill,
-    /// Answer, and let it run on as a process.
+    /// Respond, and let it continue as a process.
     Detach,
 }
 
 /// Changes to a process; `null` removes.
-#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Patch {
     #[serde(default, deserialize_with = "present")]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub tag: Option<Option<String>>,
     #[serde(default, deserialize_with = "present")]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub label: Option<Option<String>>,
     /// Merged; a `null` value removes that annotation.
     #[serde(default)]
     pub annotations: BTreeMap<String, Option<String>>,
     pub size_policy: Option<SizePolicy>,
-    /// On a terminal, or with `null` on pipes. Only of a process that does not run: it holds from the next start on.
+    /// Run on a terminal, or with `null` on pipes, from the next start on. The process must not be running.
     #[serde(default, deserialize_with = "present")]
-    #[schema(value_type = Option<Pty>)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Pty>))]
     pub pty: Option<Option<Pty>>,
-    /// Merged into the variables of the next start; `null` removes one of the server's.
+    /// Merged into the environment of the next start; `null` removes a variable of the server.
     #[serde(default)]
     pub env: BTreeMap<String, Option<String>>,
 }
 
-/// Tells `null` from absent.
+/// Distinguishes `null` from absent.
 #[allow(clippy::option_option)]
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     input: D,
@@ -288,7 +303,7 @@ impl Spec {
         self.tty || self.pty.is_some()
     }
 
-    /// Size at birth, for a terminal.
+    /// The initial size of a terminal.
     pub fn size(&self) -> Option<Size> {
         self.is_terminal().then(|| Size {
             cols: self.pty.map(|pty| pty.cols).or(self.cols).filter(|cols| *cols > 0).unwrap_or(80),
@@ -317,13 +332,13 @@ impl Spec {
         let bytes = self.bytes();
         if bytes > MAX_SPEC_BYTES {
             let expected =
-                format!("at most {MAX_SPEC_BYTES} bytes of command, arguments, environment and folder together");
+                format!("at most {MAX_SPEC_BYTES} bytes of command, arguments, environment and directory together");
             return Err(Error::invalid("command", expected, bytes));
         }
         if self.shell && !self.args.is_empty() {
             return Err(Error::invalid(
                 "args",
-                "no args with shell: true (the command is a whole line)",
+                "no args with shell: true; write them into the command",
                 self.args.len(),
             ));
         }
@@ -346,7 +361,7 @@ impl Spec {
     }
 }
 
-/// Whether the kernel would take it.
+/// Rejects variables that the kernel would not accept.
 pub fn check_variable(name: &str, value: &str) -> Result<()> {
     if name.is_empty() || name.contains(['=', '\0']) {
         return Err(Error::invalid("env", "names without '=' and NUL", format!("{name:?}")));
@@ -358,8 +373,8 @@ pub fn check_variable(name: &str, value: &str) -> Result<()> {
 }
 
 pub(crate) fn check_name(field: &str, name: &str) -> Result<()> {
-    let fine = !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.chars().any(char::is_control);
-    if fine {
+    let is_valid = !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.chars().any(char::is_control);
+    if is_valid {
         return Ok(());
     }
     Err(Error::invalid(field, format!("1 to {MAX_NAME_BYTES} bytes without control characters"), format!("{name:?}")))

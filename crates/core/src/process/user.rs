@@ -1,4 +1,4 @@
-//! Unix users from the passwd and group files. No NSS: a static binary cannot load its modules.
+//! Unix users from /etc/passwd and /etc/group. No NSS: a static binary cannot load its modules.
 
 use outlive_holder::wire::Identity;
 
@@ -11,7 +11,7 @@ pub(crate) struct User {
     shell: Option<String>,
 }
 
-struct Passwd<'a> {
+struct PasswdEntry<'a> {
     name: &'a str,
     uid: u32,
     gid: u32,
@@ -19,23 +19,23 @@ struct Passwd<'a> {
     shell: &'a str,
 }
 
-fn passwd(line: &str) -> Option<Passwd<'_>> {
+fn parse_passwd_line(line: &str) -> Option<PasswdEntry<'_>> {
     let mut fields = line.split(':');
     let name = fields.next()?;
     let uid = fields.nth(1)?.parse().ok()?;
     let gid = fields.next()?.parse().ok()?;
     let home = fields.nth(1)?;
     let shell = fields.next().unwrap_or("");
-    Some(Passwd { name, uid, gid, home, shell })
+    Some(PasswdEntry { name, uid, gid, home, shell })
 }
 
 impl User {
-    /// Of the user and of the group.
-    pub(crate) fn numbers(&self) -> (u32, u32) {
+    /// The uid and gid.
+    pub(crate) fn ids(&self) -> (u32, u32) {
         (self.identity.uid, self.identity.gid)
     }
 
-    /// `name`, `uid`, `name:group` or `uid:gid`. Numbers need no entry in any file.
+    /// Finds a user by `name`, `uid`, `name:group` or `uid:gid`. Numeric ids need no entry in any file.
     pub(crate) fn find(text: &str) -> Result<Self> {
         let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
         let group = std::fs::read_to_string("/etc/group").unwrap_or_default();
@@ -43,14 +43,16 @@ impl User {
     }
 
     fn find_in(text: &str, passwd_file: &str, group_file: &str) -> Result<Self> {
-        let unknown = |what: &str| Error::Spawn {
+        let unknown = |subject: &str| Error::Spawn {
             code: "user_unknown",
-            message: format!("there is no {what}; give a name from /etc/passwd, or numbers as uid:gid"),
+            message: format!("{subject} does not exist; give a name from /etc/passwd, or uid:gid"),
         };
         let (user, group) = text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)));
         let number: Option<u32> = user.parse().ok();
-        let entry =
-            passwd_file.lines().filter_map(passwd).find(|entry| entry.name == user || number == Some(entry.uid));
+        let entry = passwd_file
+            .lines()
+            .filter_map(parse_passwd_line)
+            .find(|entry| entry.name == user || number == Some(entry.uid));
         let uid = match (&entry, number) {
             (Some(entry), _) => entry.uid,
             (None, Some(uid)) => uid,
@@ -64,7 +66,7 @@ impl User {
             },
         };
         let name = entry.as_ref().map(|entry| entry.name.to_owned());
-        let mut groups = name.as_deref().map(|name| groups_of(name, group_file)).unwrap_or_default();
+        let mut groups = name.as_deref().map(|name| supplementary_groups(name, group_file)).unwrap_or_default();
         if !groups.contains(&gid) {
             groups.push(gid);
         }
@@ -76,19 +78,19 @@ impl User {
         })
     }
 
-    /// Who we are ourselves.
-    pub(super) fn own() -> Result<Self> {
+    /// The user that the server runs as.
+    pub(super) fn current() -> Result<Self> {
         Self::find(&rustix::process::geteuid().as_raw().to_string())
     }
 
-    /// What has to be changed to be this user; nothing if we cannot be anybody else anyway.
+    /// The identity to switch to; `None` if the server runs as this user and is not root.
     pub(super) fn into_identity(self) -> Option<Identity> {
-        let own = rustix::process::geteuid();
-        let is_own = self.identity.uid == own.as_raw() && self.identity.gid == rustix::process::getegid().as_raw();
-        (!is_own || own.is_root()).then_some(self.identity)
+        let euid = rustix::process::geteuid();
+        let is_current = self.identity.uid == euid.as_raw() && self.identity.gid == rustix::process::getegid().as_raw();
+        (!is_current || euid.is_root()).then_some(self.identity)
     }
 
-    /// `~` and `~/…` are below the user's home.
+    /// Replaces `~` and `~/…` by the user's home directory.
     pub(super) fn expand(&self, path: &str) -> String {
         let home = self.home.as_deref().unwrap_or("/");
         match path.strip_prefix('~') {
@@ -116,7 +118,7 @@ fn group_id(name: &str, group_file: &str) -> Option<u32> {
     })
 }
 
-fn groups_of(user: &str, group_file: &str) -> Vec<u32> {
+fn supplementary_groups(user: &str, group_file: &str) -> Vec<u32> {
     group_file
         .lines()
         .filter_map(|line| {
@@ -139,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tilde_is_the_home_of_the_user() {
+    fn a_tilde_expands_to_the_home_directory() {
         let ann = User::find_in("ann", PASSWD, GROUP).unwrap();
         for (path, expected) in
             [("~", "/home/ann"), ("~/x", "/home/ann/x"), ("/~", "/~"), ("~bob", "~bob"), ("x/~", "x/~")]
@@ -150,13 +152,13 @@ mod tests {
     }
 
     #[test]
-    fn names_and_numbers_are_found() {
+    fn users_and_groups_are_found_by_name_and_number() {
         assert_eq!(identity("ann"), Some((1000, 100, vec![10, 100])));
         assert_eq!(identity("1000"), Some((1000, 100, vec![10, 100])));
         assert_eq!(identity("ann:wheel"), Some((1000, 10, vec![10])));
         assert_eq!(identity("4242"), Some((4242, 4242, vec![4242])));
         assert_eq!(identity("4242:7"), Some((4242, 7, vec![7])));
-        assert_eq!(identity("nobody-here"), None);
+        assert_eq!(identity("no-such-user"), None);
         assert_eq!(identity("ann:no-group"), None);
         assert_eq!(identity(""), None);
     }

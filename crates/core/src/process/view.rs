@@ -1,17 +1,16 @@
-//! What can be seen of a process, and waiting until it looks as wanted.
+//! Read access to a process, and waiting for a change of it.
 
 use std::sync::Arc;
 
 use outlive_holder::log::Exit;
 
 use super::info::{ProcessInfo, Status};
-use super::lifecycle::{Inner, Process};
-use super::record::Idempotency;
 use super::spec::RestartMode;
 use super::state::Phase;
+use super::{Idempotency, Inner, Process};
 use crate::attach::{Size, SizePolicy};
 use crate::log::Log;
-use crate::{Error, Result, lock};
+use crate::{Counts, Error, Result};
 
 impl Process {
     pub fn id(&self) -> &str {
@@ -19,18 +18,40 @@ impl Process {
     }
 
     pub fn info(&self) -> ProcessInfo {
-        Self::describe(&lock(&self.inner))
+        self.read(|inner| {
+            let mut info = Self::describe(inner);
+            self.describe_history(inner, &mut info);
+            info
+        })
+    }
+
+    pub fn status(&self) -> Status {
+        self.peek(|inner| inner.phase.status(), |_| Status::Exited)
+    }
+
+    /// Adds this process to the metrics.
+    pub(crate) fn count(&self, counts: &mut Counts) {
+        let (log_bytes, attachments) = self.peek(
+            |inner| (inner.log.as_ref().map_or(0, |log| log.len()), inner.attachments.len()),
+            |summary| (summary.log_bytes.unwrap_or(0), 0),
+        );
+        match self.status() {
+            _ if self.is_hidden() => {}
+            Status::Exited => counts.exited += 1,
+            Status::Running => counts.running += 1,
+            // Not in the table.
+            Status::Created | Status::Lost => {}
+        }
+        counts.log_bytes += log_bytes;
+        counts.attachments += attachments as u64;
+        counts.screens_watched += u64::from(self.screen.is_armed());
     }
 
     pub(super) fn describe(inner: &Inner) -> ProcessInfo {
         let record = &inner.record;
         let spec = &record.spec;
-        let (status, pid) = match inner.phase {
-            Phase::Created | Phase::Starting => (Status::Created, None),
-            Phase::Running { pid, .. } => (Status::Running, Some(pid)),
-            Phase::Exited(_) => (Status::Exited, None),
-        };
-        let size = record.size.or(spec.size());
+        let pid = if let Phase::Running { pid, .. } = inner.phase { Some(pid) } else { None };
+        let size = record.effective_size();
         let mut info = ProcessInfo {
             id: record.id.clone(),
             command: spec.command.clone(),
@@ -49,7 +70,7 @@ impl Process {
             tag: spec.tag.clone(),
             label: spec.label.clone(),
             annotations: spec.annotations.clone(),
-            status,
+            status: inner.phase.status(),
             generation: record.generation,
             restart: (spec.restart.mode != RestartMode::Never).then_some(spec.restart),
             pid,
@@ -71,6 +92,7 @@ impl Process {
             output_end: inner.log.as_ref().map_or(0, |log| log.head()),
             resume_offset: inner.log.as_ref().map_or(0, |log| log.resume_offset()),
             log_dropped: record.log_dropped,
+            boot: None,
             attachments: inner.attachments.len(),
         };
         if let Phase::Exited(exit) = &inner.phase {
@@ -85,98 +107,97 @@ impl Process {
     }
 
     pub fn exit(&self) -> Option<Exit> {
-        match &lock(&self.inner).phase {
-            Phase::Exited(exit) => Some(*exit),
-            _ => None,
-        }
+        let exit = |inner: &Inner| if let Phase::Exited(exit) = inner.phase { Some(exit) } else { None };
+        self.peek(exit, |summary| Some(summary.exit))
     }
 
     pub fn is_running(&self) -> bool {
-        matches!(lock(&self.inner).phase, Phase::Running { .. })
+        self.peek(|inner| matches!(inner.phase, Phase::Running { .. }), |_| false)
     }
 
-    pub(crate) fn is_over(&self) -> bool {
-        matches!(lock(&self.inner).phase, Phase::Exited(_))
+    pub(crate) fn has_exited(&self) -> bool {
+        self.exit().is_some()
     }
 
     pub(crate) fn is_reserved(&self) -> bool {
-        lock(&self.inner).record.reserved
+        self.read(|inner| inner.record.reserved)
     }
 
     pub fn is_ephemeral(&self) -> bool {
-        lock(&self.inner).record.ephemeral
+        self.peek(|inner| inner.record.ephemeral, |_| false)
     }
 
     pub(crate) fn is_hidden(&self) -> bool {
-        lock(&self.inner).record.hidden
+        self.peek(|inner| inner.record.hidden, |summary| summary.hidden)
     }
 
-    /// The size that a terminal has, and by which rule.
-    pub fn ruling_size(&self) -> (Option<Size>, Option<SizePolicy>) {
-        let inner = lock(&self.inner);
-        let spec = &inner.record.spec;
-        (inner.record.size.or(spec.size()), spec.is_terminal().then_some(spec.size_policy))
+    /// The current size of a terminal, and the policy that chose it.
+    pub fn effective_size(&self) -> (Option<Size>, Option<SizePolicy>) {
+        self.read(|Inner { record, .. }| {
+            let spec = &record.spec;
+            (record.effective_size(), spec.is_terminal().then_some(spec.size_policy))
+        })
     }
 
     pub fn is_terminal(&self) -> bool {
-        lock(&self.inner).record.spec.is_terminal()
+        self.peek(|inner| inner.record.spec.is_terminal(), |summary| summary.is_terminal)
     }
 
     pub fn pid(&self) -> Option<u32> {
-        match lock(&self.inner).phase {
-            Phase::Running { pid, .. } => Some(pid),
-            _ => None,
-        }
+        self.peek(|inner| if let Phase::Running { pid, .. } = inner.phase { Some(pid) } else { None }, |_| None)
     }
 
     pub fn key(&self) -> u64 {
         self.key
     }
 
-    /// Of the latest start, also when that has ended.
+    /// Pid of the latest start, even after its exit.
     pub fn last_pid(&self) -> Option<u32> {
-        lock(&self.inner).record.pid
+        self.peek(|inner| inner.record.pid, |summary| summary.pid)
     }
 
-    /// Pid of the latest start, and when that was.
+    /// Pid and time of the latest start.
     pub(crate) fn last_start(&self) -> Option<(u32, u64)> {
-        let inner = lock(&self.inner);
-        inner.record.pid.map(|pid| (pid, inner.record.started_at_ms.unwrap_or(0)))
-    }
-
-    pub(crate) fn is_annotated(&self, name: &str, value: &str) -> bool {
-        lock(&self.inner).record.spec.annotations.get(name).is_some_and(|known| known == value)
+        let (pid, started_at_ms) = self.peek(
+            |inner| (inner.record.pid, inner.record.started_at_ms),
+            |summary| (summary.pid, summary.started_at_ms),
+        );
+        pid.map(|pid| (pid, started_at_ms.unwrap_or(0)))
     }
 
     pub(crate) fn tag(&self) -> Option<String> {
-        lock(&self.inner).record.spec.tag.clone()
+        self.read(|inner| inner.record.spec.tag.clone())
     }
 
     pub(crate) fn idempotency(&self) -> Option<Idempotency> {
-        lock(&self.inner).record.idempotency.clone()
+        self.read(|inner| inner.record.idempotency.clone())
     }
 
     pub fn size(&self) -> Option<Size> {
-        let inner = lock(&self.inner);
-        inner.record.size.or(inner.record.spec.size())
+        self.read(|inner| inner.record.effective_size())
     }
 
-    /// The log, which is there from the first start until it is dropped to make room.
-    /// Where the output of the current generation begins.
+    /// Offset at which the output of the current generation begins.
     pub(crate) fn started_offset(&self) -> u64 {
-        lock(&self.inner).record.started_offset
+        self.read(|inner| inner.record.started_offset)
     }
 
+    /// The log, which exists from the first start until it is dropped to free memory.
     pub fn log(&self) -> Result<Arc<Log>> {
-        let inner = lock(&self.inner);
+        let inner = self.lock();
         match &inner.log {
             Some(log) => Ok(Arc::clone(log)),
-            None if inner.record.log_dropped => Err(Error::LogDropped),
+            None if inner.record.log_dropped => self.dropped_log(&inner),
             None => Err(Error::conflict("not_started", "process has not been started yet")),
         }
     }
 
-    /// The log, or nothing if there is none yet.
+    /// The log, unless the process is compact or has none.
+    pub(crate) fn log_if_loaded(&self) -> Option<Arc<Log>> {
+        self.peek(|inner| inner.log.clone(), |_| None)
+    }
+
+    /// The log, or `None` before the first start.
     pub fn log_if_started(&self) -> Result<Option<Arc<Log>>> {
         match self.log() {
             Ok(log) => Ok(Some(log)),
@@ -185,9 +206,9 @@ impl Process {
         }
     }
 
-    /// The log, as soon as the process has been started for the first time.
-    pub async fn started_log(&self) -> Result<Arc<Log>> {
-        self.until(|process| match process.log_if_started() {
+    /// Waits for the first start and returns the log.
+    pub async fn wait_for_log(&self) -> Result<Arc<Log>> {
+        self.wait_for(|process| match process.log_if_started() {
             Ok(Some(log)) => Some(Ok(log)),
             Ok(None) if process.is_removed() => Some(Err(Error::not_found(&process.id))),
             Ok(None) => None,
@@ -196,21 +217,21 @@ impl Process {
         .await
     }
 
-    /// True as soon as the record is gone; followers then end.
+    /// True once the record is deleted; streams that follow the process end then.
     pub fn is_removed(&self) -> bool {
-        lock(&self.inner).removed
+        self.peek(|inner| inner.removed, |_| false)
     }
 
-    /// Waits until `look` finds what it wants, looking again after every change of the record or phase.
-    pub async fn until<T>(&self, mut look: impl FnMut(&Self) -> Option<T>) -> T {
-        crate::changes::until(&self.changed, || look(self)).await
+    /// Waits until `check` returns a value, calling it again after every change of the record or phase.
+    pub async fn wait_for<T>(&self, mut check: impl FnMut(&Self) -> Option<T>) -> T {
+        crate::wait_changed(&self.changed, || check(self)).await
     }
 
-    pub async fn until_exited(&self) -> Exit {
-        self.until(Self::exit).await
+    pub async fn wait_exited(&self) -> Exit {
+        self.wait_for(Self::exit).await
     }
 
-    pub async fn until_removed(&self) {
-        self.until(|process| process.is_removed().then_some(())).await;
+    pub async fn wait_removed(&self) {
+        self.wait_for(|process| process.is_removed().then_some(())).await;
     }
 }

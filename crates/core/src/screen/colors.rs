@@ -1,14 +1,14 @@
-//! The colours that a program has given to the palette.
+//! Colours of the palette that a program has changed.
 
 use std::collections::BTreeMap;
 
-/// A colour as a program writes it is short; what is longer is none.
-const LONGEST: usize = 64;
+/// A longer text is no colour.
+const MAX_COLOR_BYTES: usize = 64;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Colors {
     pub(super) palette: BTreeMap<u8, String>,
-    /// Of text, of the background, of the cursor.
+    /// Foreground, background, cursor.
     pub(super) special: [Option<String>; 3],
 }
 
@@ -23,16 +23,16 @@ impl Colors {
         }
     }
 
-    /// `OSC 10 ; colour ; …`: the next one is that of the background, and so on.
+    /// `OSC 10 ; colour ; …`: further colours are for the background and then the cursor.
     pub(super) fn set_special(&mut self, first: usize, text: &str) {
-        for (place, color) in self.special.iter_mut().skip(first).zip(text.split(';')) {
+        for (slot, color) in self.special.iter_mut().skip(first).zip(text.split(';')) {
             if is_color(color) {
-                *place = Some(color.to_owned());
+                *slot = Some(color.to_owned());
             }
         }
     }
 
-    pub(super) fn restore_palette(&mut self, text: &str) {
+    pub(super) fn reset_palette(&mut self, text: &str) {
         if text.is_empty() {
             self.palette.clear();
         }
@@ -42,8 +42,8 @@ impl Colors {
     }
 }
 
-/// Not a question, and nothing that could end the sequence that will say it again.
+/// Not a query (`?`), and nothing that could end the sequence in which a repaint repeats it.
 fn is_color(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"#:/., ".contains(&byte);
-    !text.is_empty() && text.len() <= LONGEST && text.bytes().all(is_plain)
+    !text.is_empty() && text.len() <= MAX_COLOR_BYTES && text.bytes().all(is_plain)
 }

@@ -1,15 +1,15 @@
-//! The addresses behind text that can be clicked on.
+//! Hyperlinks (OSC 8).
 
 use std::collections::HashMap;
 
-/// So many; others that come later are plain text.
-const MOST: usize = 4096;
-/// Of an address, and of an id, in bytes.
-const LONGEST: usize = 1024;
+/// Links beyond this number become plain text.
+const MAX_LINKS: usize = 4096;
+/// Limit of an address and of an id.
+const MAX_BYTES: usize = 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Link {
-    /// Text in several places is one link if it has the same one.
+    /// Texts with the same id are one link.
     pub(super) id: String,
     pub(super) address: String,
 }
@@ -17,27 +17,27 @@ pub(super) struct Link {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Links {
     all: Vec<Link>,
-    by_name: HashMap<Link, u16>,
+    numbers: HashMap<Link, u16>,
 }
 
 impl Links {
-    /// The number of a link, from 1; 0 if there can be none.
-    pub(super) fn number(&mut self, id: &str, address: &str) -> u16 {
-        if address.len() > LONGEST || id.len() > LONGEST {
+    /// The number of a link, from 1; 0 if a limit is exceeded.
+    pub(super) fn intern(&mut self, id: &str, address: &str) -> u16 {
+        if address.len() > MAX_BYTES || id.len() > MAX_BYTES {
             return 0;
         }
-        // Text that has no id is a link of its own every time.
+        // Each text without an id is a link of its own.
         let id = if id.is_empty() { format!("outlive-{}", self.all.len()) } else { id.to_owned() };
         let link = Link { id, address: address.to_owned() };
-        if let Some(number) = self.by_name.get(&link) {
+        if let Some(number) = self.numbers.get(&link) {
             return *number;
         }
-        if self.all.len() >= MOST {
+        if self.all.len() >= MAX_LINKS {
             return 0;
         }
         self.all.push(link.clone());
         let number = self.all.len() as u16;
-        self.by_name.insert(link, number);
+        self.numbers.insert(link, number);
         number
     }
 
@@ -51,11 +51,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_that_is_known_was_no_link_any_more_when_there_were_too_many() {
+    fn a_known_link_keeps_its_number_when_the_limit_is_reached() {
         let mut links = Links::default();
-        let first = links.number("a", "http://first");
-        while links.number("", "http://another") != 0 {}
-        assert_eq!(links.number("b", "http://new"), 0);
-        assert_eq!(links.number("a", "http://first"), first);
+        let first = links.intern("a", "http://first");
+        while links.intern("", "http://another") != 0 {}
+        assert_eq!(links.intern("b", "http://new"), 0);
+        assert_eq!(links.intern("a", "http://first"), first);
     }
 }

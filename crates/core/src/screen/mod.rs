@@ -1,35 +1,33 @@
-//! What a terminal shows, worked out from its log when somebody wants to know.
+//! The screen of a terminal, computed from its log when a client requests it.
 //!
 //! ```text
-//!   log ──(read when asked: ask, or before it is overwritten: watch)──▶ Behind { model, offset } ──▶ repaint, snapshot
-//!                                                                          │        ▲
-//!                                                                          ▼        │ the next server, or the next one who asks
-//!                                                                        checkpoint (journal)
+//!   log ──(read on request: process_screen,──▶ ModelReader { model, offset } ──▶ repaint, snapshot, picture
+//!          or by checkpoint_before_overwrite)        │        ▲
+//!                                                    ▼        │ a later request, or the next server
+//!                                           checkpoint (store/screen_checkpoint)
 //! ```
 //!
-//! The model runs behind the log and never in the way of the bytes: nothing is worked out for a terminal that nobody looks at, until
-//! its log is about to lose what was not read. A model that is not used is given up; if what it was made from may be gone by the
-//! time it is needed again, what it knew is kept as a checkpoint, which is a repaint and the offset it is true for.
+//! The model follows the log and is never in the path of the bytes: no screen is computed until a client requests it,
+//! or until the ring is about to overwrite output that the model has not read. Idle models are released
+//! (`model_cache`). If the output that a model was built from may be gone before the next use, a checkpoint is written
+//! first: a repaint and the offset it is valid for.
 
-mod ask;
-mod behind;
-mod checkpoint;
+mod checkpoint_before_overwrite;
 mod colors;
-mod kept;
 mod links;
 mod model;
+mod model_cache;
+mod model_reader;
 mod picture;
+mod process_screen;
 #[cfg(test)]
 mod properties;
 mod repaint;
-mod safe_mode;
 pub mod sequences;
-mod sizes;
 mod snapshot;
-mod watch;
 
-pub use self::behind::Repaint;
-pub(crate) use self::kept::Screen;
 pub use self::model::Model;
+pub(crate) use self::model_cache::{ModelCache, Screen, ScreenState};
+pub use self::model_reader::Repaint;
 pub use self::repaint::repaint;
 pub use self::snapshot::{CursorShape, CursorView, ModesView, MouseEncodingView, MouseView, Snapshot};

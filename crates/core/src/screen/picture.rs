@@ -1,10 +1,10 @@
-//! A screen as a picture.
+//! A screen as an SVG image.
 
 use std::fmt::Write as _;
 
-use super::model::{Cell, Color, ColorKind, Look, Model, Style};
+use super::model::{Attributes, Cell, Color, ColorKind, Model, Style};
 
-/// In a font whose characters are about three fifths as wide as they are high.
+/// For a font whose characters are about three fifths as wide as high.
 const CELL_WIDTH: f32 = 8.4;
 const CELL_HEIGHT: usize = 17;
 const MARGIN: usize = 8;
@@ -49,9 +49,9 @@ fn left(col: usize) -> f32 {
 fn draw_row(svg: &mut String, cells: &[&Cell], y: usize) {
     let mut col = 0;
     while col < cells.len() {
-        let look = cells[col].look;
-        let count = cells[col..].iter().take_while(|cell| cell.look == look).count();
-        let (fg, bg) = colors(look);
+        let attrs = cells[col].attrs;
+        let count = cells[col..].iter().take_while(|cell| cell.attrs == attrs).count();
+        let (fg, bg) = colors(attrs);
         if bg != BACKGROUND {
             let (x, width) = (left(col), count as f32 * CELL_WIDTH);
             let _ = write!(
@@ -59,12 +59,12 @@ fn draw_row(svg: &mut String, cells: &[&Cell], y: usize) {
                 "<rect x=\"{x:.1}\" y=\"{y}\" width=\"{width:.1}\" height=\"{CELL_HEIGHT}\" fill=\"{bg}\"/>"
             );
         }
-        draw_text(svg, &cells[col..col + count], col, y, look, &fg);
+        draw_text(svg, &cells[col..col + count], col, y, attrs, &fg);
         col += count;
     }
 }
 
-fn draw_text(svg: &mut String, cells: &[&Cell], first: usize, y: usize, look: Look, fg: &str) {
+fn draw_text(svg: &mut String, cells: &[&Cell], first: usize, y: usize, attrs: Attributes, fg: &str) {
     let mut text = String::new();
     for cell in cells.iter().filter(|cell| !cell.is_tail()) {
         let before = text.len();
@@ -73,7 +73,7 @@ fn draw_text(svg: &mut String, cells: &[&Cell], first: usize, y: usize, look: Lo
             text.push(' ');
         }
     }
-    if text.trim().is_empty() || look.style.has(Style::INVISIBLE) {
+    if text.trim().is_empty() || attrs.style.has(Style::INVISIBLE) {
         return;
     }
     let _ = write!(
@@ -88,12 +88,13 @@ fn draw_text(svg: &mut String, cells: &[&Cell], first: usize, y: usize, look: Lo
         (Style::ITALIC, " font-style=\"italic\""),
         (Style::DIM, " opacity=\"0.6\""),
     ] {
-        if look.style.has(style) {
+        if attrs.style.has(style) {
             svg.push_str(attribute);
         }
     }
-    let lines = [(Style::UNDERLINE, "underline"), (Style::STRUCK, "line-through"), (Style::OVERLINE, "overline")];
-    let lines: Vec<&str> = lines.iter().filter(|(style, _)| look.style.has(*style)).map(|(_, name)| *name).collect();
+    let lines =
+        [(Style::UNDERLINE, "underline"), (Style::STRIKETHROUGH, "line-through"), (Style::OVERLINE, "overline")];
+    let lines: Vec<&str> = lines.iter().filter(|(style, _)| attrs.style.has(*style)).map(|(_, name)| *name).collect();
     if !lines.is_empty() {
         let _ = write!(svg, " text-decoration=\"{}\"", lines.join(" "));
     }
@@ -103,7 +104,7 @@ fn draw_text(svg: &mut String, cells: &[&Cell], first: usize, y: usize, look: Lo
             '<' => svg.push_str("&lt;"),
             '>' => svg.push_str("&gt;"),
             '&' => svg.push_str("&amp;"),
-            // Not allowed in a document of this kind.
+            // Not allowed in XML.
             '\u{fffe}' | '\u{ffff}' => svg.push('\u{fffd}'),
             _ => svg.push(character),
         }
@@ -111,15 +112,15 @@ fn draw_text(svg: &mut String, cells: &[&Cell], first: usize, y: usize, look: Lo
     svg.push_str("</text>");
 }
 
-/// Of the text and behind it.
-fn colors(look: Look) -> (String, String) {
-    let (fg, bg) = (color(look.fg, FOREGROUND), color(look.bg, BACKGROUND));
-    if look.style.has(Style::INVERSE) { (bg, fg) } else { (fg, bg) }
+/// Foreground and background.
+fn colors(attrs: Attributes) -> (String, String) {
+    let (fg, bg) = (color(attrs.fg, FOREGROUND), color(attrs.bg, BACKGROUND));
+    if attrs.style.has(Style::INVERSE) { (bg, fg) } else { (fg, bg) }
 }
 
-fn color(color: Color, usual: &str) -> String {
+fn color(color: Color, default: &str) -> String {
     match color.kind() {
-        ColorKind::Default => usual.to_owned(),
+        ColorKind::Default => default.to_owned(),
         ColorKind::Named(number) | ColorKind::Indexed(number @ 0..16) => NAMED[usize::from(number) & 15].to_owned(),
         ColorKind::Indexed(number @ 16..232) => {
             let level = |step: u8| if step == 0 { 0 } else { 55 + 40 * step };

@@ -1,4 +1,4 @@
-//! What holds for every output, sensible or not.
+//! Property tests: invariants of the model for arbitrary output.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use super::model::Model;
 use super::repaint::repaint;
 use crate::attach::Size;
 
-/// Something that a program may print: mostly what means something.
+/// A piece of output, mostly meaningful sequences.
 fn piece(text: &'static str) -> impl Strategy<Value = Vec<u8>> {
     let number =
         || prop_oneof![Just(String::new()), (0_u16..30).prop_map(|n| n.to_string()), Just("999999999999".to_owned())];
@@ -53,7 +53,7 @@ fn steps(text: &'static str, cols: std::ops::Range<u16>) -> impl Strategy<Value 
     vec(step, 0..60)
 }
 
-fn played(steps: &[Step], chunk: usize) -> Model {
+fn run_steps(steps: &[Step], chunk: usize) -> Model {
     let mut model = Model::new(Size { cols: 20, rows: 6 });
     for step in steps {
         match step {
@@ -65,35 +65,38 @@ fn played(steps: &[Step], chunk: usize) -> Model {
 }
 
 proptest! {
-    /// No output makes it fail, and how it was cut into pieces cannot be seen.
+    /// No output makes the model panic, and the result does not depend on how the output is cut into chunks.
     #[test]
-    fn any_output_in_any_pieces_gives_one_screen(steps in steps(ALL, 0..40), chunk in 1_usize..8) {
-        let (whole, pieces) = (played(&steps, usize::MAX), played(&steps, chunk));
+    fn the_screen_does_not_depend_on_chunk_boundaries(steps in steps(ALL, 0..40), chunk in 1_usize..8) {
+        let (whole, pieces) = (run_steps(&steps, usize::MAX), run_steps(&steps, chunk));
         prop_assert_eq!(repaint(&whole, 1000), repaint(&pieces, 1000));
-        prop_assert_eq!(whole.kept_back(), pieces.kept_back());
+        prop_assert_eq!(whole.pending_bytes(), pieces.pending_bytes());
         let fed: usize = steps.iter().map(|step| if let Step::Print(bytes) = step { bytes.len() } else { 0 }).sum();
-        prop_assert!(whole.kept_back() <= fed as u64);
+        prop_assert!(whole.pending_bytes() <= fed as u64);
     }
 
-    /// What a repaint makes of a fresh model looks the same. (A narrower screen may cut a wide character in two, and a mark that has
-    /// nothing to join may take the place of half of one: nothing can print that.)
+    /// A fresh model that is fed the repaint has the same screen. Excluded: a narrower screen may cut a wide character
+    /// in two, and a combining mark without a base may replace half of one; no output can produce that.
     #[test]
-    fn a_repaint_shows_what_it_was_made_from(steps in steps(WITHOUT_MARKS, 20..21)) {
-        // Without wrapping, halves of wide characters are overwritten at the edge.
-        prop_assume!(!steps.iter().any(|step| matches!(step, Step::Print(bytes) if bytes.ends_with(b"?7l") || bytes.ends_with(b";7l"))));
-        let model = played(&steps, usize::MAX);
-        let again = Model::restored(Size { cols: model.cols as u16, rows: model.rows as u16 }, &repaint(&model, 1000));
-        let shown = |model: &Model| {
+    fn a_repaint_restores_the_screen(steps in steps(WITHOUT_MARKS, 20..21)) {
+        // Without autowrap, halves of wide characters are overwritten at the edge.
+        let disables_autowrap =
+            |step: &Step| matches!(step, Step::Print(bytes) if bytes.ends_with(b"?7l") || bytes.ends_with(b";7l"));
+        prop_assume!(!steps.iter().any(disables_autowrap));
+        let model = run_steps(&steps, usize::MAX);
+        let restored = Model::restored(model.size(), &repaint(&model, 1000));
+        let visible_state = |model: &Model| {
             let buffer = model.active();
-            let lines: Vec<String> = (0..model.rows).map(|row| buffer.row(row).map_or_else(String::new, |line| line.text(model.cols))).collect();
-            (lines, buffer.y, model.shows_alternate, model.modes.clone(), model.title.clone())
+            let text = |row| buffer.row(row).map_or_else(String::new, |line| line.text(model.cols));
+            let lines: Vec<String> = (0..model.rows).map(text).collect();
+            (lines, buffer.y, model.alternate_active, model.modes.clone(), model.title.clone())
         };
-        prop_assert_eq!(shown(&model), shown(&again));
+        prop_assert_eq!(visible_state(&model), visible_state(&restored));
     }
 }
 
 #[test]
-fn a_reset_is_noticed_once_and_a_repaint_is_none() {
+fn a_reset_is_reported_once_and_a_repaint_is_not_a_reset() {
     let size = Size { cols: 20, rows: 6 };
     let mut model = Model::new(size);
     model.feed(b"text\x1b[!p\x1b[2J");

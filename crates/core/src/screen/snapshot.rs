@@ -1,26 +1,26 @@
-//! A screen for those who have no terminal: as text and as data.
+//! A screen as data and as text, for clients without a terminal.
 
 use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::model::{Model, Mouse, MouseEncoding};
 
-/// What a terminal shows.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+/// The screen of a terminal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
     pub cols: u16,
     pub rows: u16,
     pub cursor: CursorView,
     pub title: String,
-    /// The alternate screen is shown, as full-screen programs do.
+    /// Whether the alternate screen is active, which full-screen programs use.
     pub alternate: bool,
     pub modes: ModesView,
-    /// The rows from top to bottom, without blanks at their ends.
+    /// The rows from top to bottom, without trailing blanks.
     pub lines: Vec<String>,
-    /// It is true after everything before this byte of the log.
+    /// Log offset up to which output is included.
     pub offset: u64,
-    /// Part of the past is gone that may matter.
+    /// Output that may matter was overwritten before it was read.
     pub approximate: bool,
 }
 
@@ -32,7 +32,8 @@ impl Snapshot {
 }
 
 /// Rows and columns are counted from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CursorView {
     pub row: u16,
     pub col: u16,
@@ -40,7 +41,8 @@ pub struct CursorView {
     pub shape: CursorShape,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum CursorShape {
     Default,
@@ -49,7 +51,8 @@ pub enum CursorShape {
     Bar,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ModesView {
     pub application_cursor: bool,
@@ -64,7 +67,8 @@ pub struct ModesView {
     pub mouse_encoding: MouseEncodingView,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum MouseView {
     None,
@@ -74,7 +78,8 @@ pub enum MouseView {
     Any,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum MouseEncodingView {
     Default,
@@ -85,14 +90,14 @@ pub enum MouseEncodingView {
 pub(super) fn snapshot(model: &Model, offset: u64, approximate: bool) -> Snapshot {
     let buffer = model.active();
     let size = model.size();
-    let small = |number: usize| u16::try_from(number).unwrap_or(u16::MAX);
+    let to_u16 = |number: usize| u16::try_from(number).unwrap_or(u16::MAX);
     let modes = &model.modes;
     Snapshot {
         cols: size.cols,
         rows: size.rows,
         cursor: CursorView {
-            row: small(buffer.y),
-            col: small(buffer.x.min(model.cols - 1)),
+            row: to_u16(buffer.y),
+            col: to_u16(buffer.x.min(model.cols - 1)),
             visible: modes.cursor_visible,
             shape: match modes.cursor_shape {
                 0 => CursorShape::Default,
@@ -102,15 +107,15 @@ pub(super) fn snapshot(model: &Model, offset: u64, approximate: bool) -> Snapsho
             },
         },
         title: model.title.clone(),
-        alternate: model.shows_alternate,
+        alternate: model.alternate_active,
         modes: ModesView {
             application_cursor: modes.application_cursor,
             application_keypad: modes.application_keypad,
             bracketed_paste: modes.bracketed_paste,
             focus: modes.focus,
-            insert: modes.inserts,
+            insert: modes.insert_mode,
             origin: modes.origin,
-            wraparound: modes.wraps,
+            wraparound: modes.autowrap,
             synchronized: modes.synchronized,
             mouse: match modes.mouse {
                 Mouse::Off => MouseView::None,

@@ -1,30 +1,34 @@
-//! One command in a session: its record, its sink and what became of it.
+//! One command of a session: its record, how it ended, and its output.
 //!
 //! ```text
-//! queued ──its turn──▶ running ──frame, or the shell's exit──▶ finished
-//!    └── cancelled, queue time over, session over ──▶ refused (it never ran)
+//! queued ──its turn──▶ running ──status frame, or exit of the shell──▶ finished
+//!    └── cancelled, queue timeout, session deleted ──▶ refused (it never ran)
 //! ```
+//!
+//! The session's task (`task`) moves an exec from state to state; callers wait for the changes here.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use outlive_holder::log::{Cause, Exit, Stream};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
-use utoipa::ToSchema;
 
-use super::outcome::Stop;
-use super::refusal;
+use super::session::destroyed_error;
+use super::shell_protocol::IdleFrame;
+use crate::log::{Cursor, Flow, HeadTail, Item, Log, Start, StreamFilter};
 use crate::process::{Process, Source};
 use crate::{Error, lock};
 
-/// Of a command that is over, this much of its text is kept.
-const KEPT_COMMAND_BYTES: usize = 64 * 1024;
+/// Longest command text that is kept after the command has finished.
+const MAX_FINISHED_COMMAND_BYTES: usize = 64 * 1024;
+const READ_BYTES: usize = 256 * 1024;
 
 pub struct Exec {
     pub(super) id: String,
     pub(super) session_id: String,
-    /// Of the command's text while it waits.
-    pub(super) command_bytes: usize,
+    /// Size of command, cwd and environment while it is queued.
+    pub(super) request_bytes: usize,
     pub(super) inner: Mutex<Inner>,
     pub(super) changed: Notify,
 }
@@ -32,60 +36,64 @@ pub struct Exec {
 pub(super) struct Inner {
     pub(super) record: ExecRecord,
     pub(super) sink: Option<Arc<Process>>,
-    /// Somebody wants it to stop while it runs.
-    pub(super) cancel_wanted: bool,
+    /// A client has requested a cancel while it runs.
+    pub(super) cancel_requested: bool,
 }
 
-/// What the next server must know of it.
+/// State that the next server needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ExecRecord {
     pub(super) id: String,
-    /// Its place among the commands of its session; several may come within a millisecond.
+    /// Order within the session; several execs may be created within a millisecond.
     pub(super) number: u64,
     pub(super) command: String,
-    #[serde(default)]
-    pub(super) command_cut: bool,
+    #[serde(default, rename = "command_cut")]
+    pub(super) command_truncated: bool,
     pub(super) cwd: Option<String>,
     #[serde(default)]
     pub(super) env: BTreeMap<String, Option<String>>,
     pub(super) has_stdin: bool,
     pub(super) timeout_ms: Option<u64>,
-    pub(super) queue_until_ms: Option<u64>,
+    #[serde(rename = "queue_until_ms")]
+    pub(super) queue_deadline_at: Option<u64>,
     pub(super) source: Option<Source>,
     pub(super) idempotency: Option<(String, u64)>,
     pub(super) created_at_ms: u64,
     #[serde(default)]
     pub(super) internal: bool,
-    /// Written before anything is sent to the shell.
-    pub(super) running: Option<Running>,
-    pub(super) end: Option<End>,
+    /// Saved before anything is sent to the shell.
+    pub(super) running: Option<RunningRecord>,
+    pub(super) end: Option<EndRecord>,
 }
 
-/// How it was sent to the shell.
+/// How an exec was sent to the shell.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Running {
+pub(super) struct RunningRecord {
     pub(super) nonce: String,
-    /// The id of the sink, and where in the shell's log the frames begin.
+    /// Process id of the sink.
     pub(super) sink: String,
+    /// Offset in the shell's log after which the status frames come.
     pub(super) status_from: u64,
     pub(super) generation: u32,
     pub(super) started_at_ms: u64,
     /// Boot clock.
     pub(super) started_at: u64,
-    /// The newest process before it: what is younger was started by it.
+    /// Last pid that the system assigned before the exec started. Younger processes of the tree belong to the exec.
     pub(super) last_pid: i32,
     pub(super) deadline: Option<u64>,
-    /// Why it has to stop; written before the first signal.
+    /// Why it is being stopped; saved before the first signal.
     #[serde(default)]
-    pub(super) stop: Option<Stop>,
-    /// `$?` and `$-` of the shell before it.
-    pub(super) carried: u8,
+    pub(super) stop: Option<StopReason>,
+    /// `$?` of the shell before the command.
+    #[serde(rename = "carried")]
+    pub(super) previous_status: u8,
+    /// `$-` of the shell before the command.
     pub(super) options: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct End {
-    /// Why it never ran: a code and a text.
+pub(super) struct EndRecord {
+    /// Why it never ran: error code and message.
     pub(super) refused: Option<(String, String)>,
     pub(super) exit_code: u8,
     pub(super) signal: Option<u8>,
@@ -100,56 +108,103 @@ pub(super) struct End {
     pub(super) at_ms: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum ExecStatus {
-    Queued,
-    Running,
-    Finished,
-    /// It never ran; `refusedBecause` says why.
-    Refused,
+pub(super) enum StopReason {
+    TimedOut,
+    Cancelled,
 }
 
-/// A command of a session. Keys that do not apply are absent.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ExecInfo {
-    pub exec_id: String,
-    pub session_id: String,
-    pub status: ExecStatus,
-    pub command: String,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub command_truncated: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<Source>,
-    /// Which of the session's shells ran it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub generation: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub exit_code: Option<i32>,
-    /// The signal that ended the shell.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub signal: Option<String>,
-    pub timed_out: bool,
-    pub cancelled: bool,
-    pub shell_exited: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub refused_because: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cwd_after: Option<String>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub cwd_deleted: bool,
-    pub stdout_bytes: u64,
-    pub stderr_bytes: u64,
-    pub created_at_ms: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub started_at_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub finished_at_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub duration_ms: Option<u64>,
-    /// Offset of the next byte of output; late output of background jobs goes on after the end.
-    pub output_end: u64,
+impl StopReason {
+    pub(super) fn exit_code(self) -> u8 {
+        match self {
+            Self::TimedOut => 124,
+            Self::Cancelled => 130,
+        }
+    }
+}
+
+/// Result of an exec that was sent to the shell.
+pub(super) enum ExecOutcome {
+    /// The shell is idle again. Without `command_status` the command was aborted.
+    ShellIdle {
+        command_status: Option<u8>,
+        idle: IdleFrame,
+        stop: Option<StopReason>,
+    },
+    ShellExited {
+        exit: Exit,
+        stop: Option<StopReason>,
+    },
+}
+
+impl ExecOutcome {
+    fn stop(&self) -> Option<StopReason> {
+        match self {
+            Self::ShellIdle { stop, .. } | Self::ShellExited { stop, .. } => *stop,
+        }
+    }
+
+    pub(super) fn cause(&self) -> Cause {
+        match self.stop() {
+            Some(StopReason::TimedOut) => Cause::TimedOut,
+            Some(StopReason::Cancelled) => Cause::Stopped,
+            None => Cause::SelfExit,
+        }
+    }
+
+    pub(super) fn end_record(&self) -> EndRecord {
+        let (exit_code, signal, shell_exited, cwd) = match self {
+            Self::ShellIdle { command_status, idle, .. } => {
+                let cwd = String::from_utf8_lossy(&idle.cwd).into_owned();
+                (command_status.unwrap_or(idle.status), None, false, Some(cwd))
+            }
+            Self::ShellExited { exit, .. } => match exit.status {
+                Ok(code) => (code, None, true, None),
+                Err(signal) => (signal.saturating_add(128), Some(signal), true, None),
+            },
+        };
+        let stop = self.stop();
+        EndRecord {
+            exit_code: stop.map_or(exit_code, StopReason::exit_code),
+            signal,
+            timed_out: stop == Some(StopReason::TimedOut),
+            cancelled: stop == Some(StopReason::Cancelled),
+            shell_exited,
+            cwd,
+            ..EndRecord::default()
+        }
+    }
+
+    /// `$?` and `$-` for the next command; `None` if the shell is gone.
+    pub(super) fn shell_status(&self) -> Option<(u8, String)> {
+        match self {
+            Self::ShellIdle { command_status, idle, stop } => {
+                // zsh resets `$?` when a loop is interrupted.
+                let aborted = if stop.is_some() { StopReason::Cancelled.exit_code() } else { idle.status };
+                Some((command_status.unwrap_or(aborted), idle.options.clone()))
+            }
+            Self::ShellExited { .. } => None,
+        }
+    }
+}
+
+impl ExecRecord {
+    /// Size of the parts that a client chooses.
+    pub(super) fn request_bytes(&self) -> usize {
+        let env: usize = self.env.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, String::len)).sum();
+        self.command.len() + env + self.cwd.as_ref().map_or(0, String::len)
+    }
+
+    /// Drops what is not needed once the command has ended.
+    pub(super) fn shrink(&mut self) {
+        if self.command.len() > MAX_FINISHED_COMMAND_BYTES {
+            let limit = (0..=MAX_FINISHED_COMMAND_BYTES).rev().find(|at| self.command.is_char_boundary(*at));
+            self.command.truncate(limit.unwrap_or(0));
+            self.command_truncated = true;
+        }
+        self.env = BTreeMap::new();
+    }
 }
 
 impl Exec {
@@ -157,8 +212,8 @@ impl Exec {
         Arc::new(Self {
             id: record.id.clone(),
             session_id: session_id.to_owned(),
-            command_bytes: bytes_of(&record),
-            inner: Mutex::new(Inner { record, sink: None, cancel_wanted: false }),
+            request_bytes: record.request_bytes(),
+            inner: Mutex::new(Inner { record, sink: None, cancel_requested: false }),
             changed: Notify::new(),
         })
     }
@@ -171,87 +226,53 @@ impl Exec {
         &self.session_id
     }
 
-    /// What records its output; absent before it runs.
+    /// The hidden process that records its output; `None` before it runs.
     pub fn sink(&self) -> Option<Arc<Process>> {
         lock(&self.inner).sink.clone()
     }
 
-    pub fn is_over(&self) -> bool {
+    /// Whether it has ended, or will never run.
+    pub fn is_finished(&self) -> bool {
         lock(&self.inner).record.end.is_some()
     }
 
-    /// Something that it left in the background can still print.
-    pub(super) fn is_written_to(&self) -> bool {
-        self.sink().and_then(|sink| sink.log().ok()).is_some_and(|log| log.is_written_to())
+    /// Whether its background jobs can still print.
+    pub(super) fn has_writers(&self) -> bool {
+        self.sink().and_then(|sink| sink.log().ok()).is_some_and(|log| log.has_open_writers())
     }
 
-    pub fn info(&self) -> ExecInfo {
-        let inner = lock(&self.inner);
-        let (record, end) = (&inner.record, inner.record.end.clone());
-        let ran = end.as_ref().filter(|end| end.refused.is_none());
-        let status = match (&end, &record.running) {
-            (Some(end), _) if end.refused.is_some() => ExecStatus::Refused,
-            (Some(_), _) => ExecStatus::Finished,
-            (None, Some(_)) => ExecStatus::Running,
-            (None, None) => ExecStatus::Queued,
-        };
-        let started_at_ms = record.running.as_ref().map(|running| running.started_at_ms);
-        let log = inner.sink.as_ref().and_then(|sink| sink.log().ok());
-        ExecInfo {
-            exec_id: self.id.clone(),
-            session_id: self.session_id.clone(),
-            status,
-            command: record.command.clone(),
-            command_truncated: record.command_cut,
-            source: record.source,
-            generation: record.running.as_ref().map(|running| running.generation),
-            exit_code: ran.map(|end| i32::from(end.exit_code)),
-            signal: ran.and_then(|end| end.signal).map(|signal| crate::signal::name(i32::from(signal))),
-            timed_out: ran.is_some_and(|end| end.timed_out),
-            cancelled: end.as_ref().is_some_and(|end| end.cancelled),
-            shell_exited: ran.is_some_and(|end| end.shell_exited),
-            refused_because: end.as_ref().and_then(|end| end.refused.clone()).map(|(code, _)| code),
-            cwd_after: ran.and_then(|end| end.cwd.clone()),
-            cwd_deleted: ran.is_some_and(|end| end.cwd_deleted),
-            stdout_bytes: ran.map_or(0, |end| end.stdout_bytes),
-            stderr_bytes: ran.map_or(0, |end| end.stderr_bytes),
-            created_at_ms: record.created_at_ms,
-            started_at_ms,
-            finished_at_ms: end.as_ref().map(|end| end.at_ms),
-            duration_ms: ran.zip(started_at_ms).map(|(end, began)| end.at_ms.saturating_sub(began)),
-            output_end: log.map_or(0, |log| log.head()),
-        }
+    pub(super) fn is_cancel_requested(&self) -> bool {
+        lock(&self.inner).cancel_requested
     }
 
-    /// The error of a command that has no result: it never ran, or its session was destroyed under it.
+    /// The error of a command without a result: it never ran, or its session was deleted while it ran.
     pub fn failure(&self) -> Option<Error> {
         let inner = lock(&self.inner);
         let end = inner.record.end.as_ref()?;
         if end.destroyed {
-            return Some(refusal::destroyed(&self.session_id));
+            return Some(destroyed_error(&self.session_id));
         }
         let (code, message) = end.refused.clone()?;
         Some(match code.as_str() {
             "cancelled" => Error::conflict("cancelled", message),
             "queue_timeout" => Error::conflict("queue_timeout", message),
-            "session_exited" => Error::Over { code: "session_exited", message },
+            "session_exited" => Error::SessionEnded { code: "session_exited", message },
             _ => Error::Exhausted { code: "exec_not_started", message },
         })
     }
 
-    /// Waits until `look` finds what it wants, looking again after every change.
-    pub(super) async fn until<T>(&self, mut look: impl FnMut(&Self) -> Option<T>) -> T {
-        crate::changes::until(&self.changed, || look(self)).await
+    /// Calls `check` after every change until it returns a value.
+    pub(super) async fn wait_for<T>(&self, mut check: impl FnMut(&Self) -> Option<T>) -> T {
+        crate::wait_changed(&self.changed, || check(self)).await
     }
 
-    /// Until it is over.
-    pub async fn finished(&self) {
-        self.until(|exec| exec.is_over().then_some(())).await;
+    pub async fn wait_finished(&self) {
+        self.wait_for(|exec| exec.is_finished().then_some(())).await;
     }
 
-    /// Its sink as soon as it runs; `None` if it never will.
-    pub async fn started(&self) -> Option<Arc<Process>> {
-        self.until(|exec| {
+    /// Waits for its sink; `None` if the command never runs.
+    pub async fn wait_started(&self) -> Option<Arc<Process>> {
+        self.wait_for(|exec| {
             let inner = lock(&exec.inner);
             match (&inner.sink, &inner.record.end) {
                 (Some(sink), _) if sink.log_if_started().is_ok_and(|log| log.is_some()) => Some(Some(Arc::clone(sink))),
@@ -262,23 +283,95 @@ impl Exec {
         .await
     }
 
-    pub(super) fn wants_cancel(&self) -> bool {
-        lock(&self.inner).cancel_wanted
+    /// Collects output until the command has finished, `max_bytes` per stream. Empty if it never ran.
+    pub async fn collect_output(&self, max_bytes: usize) -> ExecOutput {
+        let Some(log) = self.wait_started().await.and_then(|sink| sink.log().ok()) else {
+            self.wait_finished().await;
+            return ExecOutput::default();
+        };
+        let mut cursor = Cursor::new(Arc::clone(&log), Start::At(0), Flow::Lossless, StreamFilter::All);
+        cursor.expect_acknowledgements();
+        let mut collector = OutputCollector::new(max_bytes);
+        while collector.read_available(&mut cursor).await == ReadStop::Head {
+            cursor.acknowledge(cursor.offset());
+            log.wait_exit_or_full(cursor.offset()).await;
+        }
+        cursor.close();
+        self.wait_finished().await;
+        collector.finish()
     }
 
-    /// Of what is over only the beginning of its text is kept.
-    pub(super) fn cut_command(record: &mut ExecRecord) {
-        if record.command.len() > KEPT_COMMAND_BYTES {
-            let end = (0..=KEPT_COMMAND_BYTES).rev().find(|at| record.command.is_char_boundary(*at)).unwrap_or(0);
-            record.command.truncate(end);
-            record.command_cut = true;
-        }
-        record.env = BTreeMap::new();
+    /// Output until now, including what background jobs printed after the end of the command.
+    pub async fn output_so_far(&self, max_bytes: usize) -> ExecOutput {
+        let Some(log) = self.sink().and_then(|sink| sink.log().ok()) else {
+            return ExecOutput { truncated: self.sink().is_some(), ..ExecOutput::default() };
+        };
+        let mut collector = OutputCollector::new(max_bytes);
+        let mut cursor = Cursor::new(log, Start::At(0), Flow::Live, StreamFilter::All);
+        // After the exit there may be more: the output of background jobs.
+        while collector.read_available(&mut cursor).await == ReadStop::Exit {}
+        collector.finish()
     }
 }
 
-/// What a command that waits takes up.
-pub(super) fn bytes_of(record: &ExecRecord) -> usize {
-    let of_env: usize = record.env.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, String::len)).sum();
-    record.command.len() + of_env + record.cwd.as_ref().map_or(0, String::len)
+/// Head and tail of each output stream.
+#[derive(Clone, Debug, Default)]
+pub struct ExecOutput {
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    /// Bytes are missing in the middle, or at the start if the log has overwritten or dropped them.
+    pub truncated: bool,
+}
+
+/// Where a collector stopped reading.
+#[derive(PartialEq, Eq)]
+enum ReadStop {
+    /// At the head: the log has no more now.
+    Head,
+    /// Right after the exit was read.
+    Exit,
+}
+
+struct OutputCollector {
+    stdout: HeadTail,
+    stderr: HeadTail,
+    has_gap: bool,
+}
+
+impl OutputCollector {
+    fn new(max_bytes: usize) -> Self {
+        Self { stdout: HeadTail::new(max_bytes), stderr: HeadTail::new(max_bytes), has_gap: false }
+    }
+
+    /// Reads what the log has now, at most up to the exit.
+    async fn read_available(&mut self, cursor: &mut Cursor) -> ReadStop {
+        while let Some(item) = cursor.next_now(READ_BYTES).await {
+            match item {
+                Item::Bytes { stream: Stream::Stderr, bytes, .. } => self.stderr.push(&bytes),
+                Item::Bytes { bytes, .. } => self.stdout.push(&bytes),
+                Item::Gap { .. } => self.has_gap = true,
+                Item::BecameLive | Item::End => {}
+                Item::Exit(_) => return ReadStop::Exit,
+            }
+        }
+        ReadStop::Head
+    }
+
+    fn finish(self) -> ExecOutput {
+        let truncated = self.has_gap || self.stdout.omitted_bytes() + self.stderr.omitted_bytes() > 0;
+        ExecOutput { stdout: self.stdout.into_bytes(), stderr: self.stderr.into_bytes(), truncated }
+    }
+}
+
+/// Bytes of stdout and stderr that a log has recorded. Bytes that are no longer in memory count as stdout: finding their
+/// stream would take a read of the history.
+pub(super) fn count_output(log: &Log) -> (u64, u64) {
+    let (mut stdout, mut stderr) = (log.memory_tail(), 0);
+    for (stream, bytes) in log.chunks() {
+        match stream {
+            Stream::Stderr => stderr += bytes,
+            _ => stdout += bytes,
+        }
+    }
+    (stdout, stderr)
 }

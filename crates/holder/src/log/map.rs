@@ -1,4 +1,4 @@
-//! The only unsafe part of the log: a shared mapping, seen as atomic words and as a place to read bytes into.
+//! The only unsafe part of the log: a shared mapping, accessed as atomic words and as a buffer for read(2).
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -12,7 +12,7 @@ pub(super) struct Map {
     len: usize,
 }
 
-// SAFETY: the mapping is reached only through atomics, or through raw pointers given to the kernel.
+// SAFETY: the mapping is accessed only through atomics, or through raw pointers given to the kernel.
 unsafe impl Send for Map {}
 // SAFETY: as above; no `&mut` to the mapped bytes is ever made.
 unsafe impl Sync for Map {}
@@ -20,14 +20,14 @@ unsafe impl Sync for Map {}
 impl Map {
     /// Maps the first `len` bytes of a memfd that is sealed against shrinking.
     pub(super) fn new(file: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
-        // SAFETY: a fresh mapping chosen by the kernel; nothing else lies there.
+        // SAFETY: a fresh mapping chosen by the kernel; it overlaps nothing.
         let start =
             unsafe { mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0) }?;
         let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { start, len })
     }
 
-    /// The 64-bit word at byte `at`; positions outside of the map give the last word, which no field uses.
+    /// The 64-bit word at byte `at`. Positions outside of the map give the last word, which no field uses.
     pub(super) fn word(&self, at: usize) -> &AtomicU64 {
         let at = at.min(self.len - 8) & !7;
         #[expect(clippy::cast_ptr_alignment, reason = "the map is page-aligned and `at` a multiple of 8")]
@@ -43,17 +43,17 @@ impl Map {
         let at = at.min(self.len);
         let len = len.min(self.len - at);
         // SAFETY: the range lies inside the mapping, which the kernel may write; Rust keeps no reference to it.
-        // MaybeUninit<u8> makes no claim about the contents, which other processes read by `pread` only.
-        let room = unsafe {
+        // MaybeUninit<u8> asserts nothing about the contents. Other processes read them by `pread` only.
+        let buffer = unsafe {
             std::slice::from_raw_parts_mut(self.start.as_ptr().add(at).cast::<std::mem::MaybeUninit<u8>>(), len)
         };
-        rustix::io::read(source, room).map(|(filled, _)| filled.len())
+        rustix::io::read(source, buffer).map(|(filled, _)| filled.len())
     }
 }
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: start and len are those of the mapping made in `new`.
+        // SAFETY: start and len are those of the mapping created in `new`.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }

@@ -1,4 +1,4 @@
-//! A reader's side of a log: bytes by offset, marks by number, holds, and the exit.
+//! The reader's side of a log: bytes by offset, chunk marks by number, leases, and the exit.
 
 use std::io;
 use std::ops::Range;
@@ -8,24 +8,25 @@ use std::sync::atomic::fence;
 
 use rustix::buffer::spare_capacity;
 
-use super::hold::{self, Token};
-use super::layout::{
-    AT_BLOCKED, AT_DUE, AT_EXIT, AT_EXIT_OFFSET, AT_EXITED_AT, AT_GENERATION, AT_HEAD, AT_INPUT, AT_MARK_TAIL,
-    AT_MARKS, AT_RESUME, AT_STREAMS, AT_TAIL, AT_WAITING, Exit, MARK_BYTES, PAGE, Sizes, Stream, unpack_exit,
-};
+use super::lease::{self, LeaseId, LeaseKind};
 use super::map::Map;
 use super::writer::read_sizes;
+use super::{
+    AT_BLOCKED, AT_EXIT, AT_EXIT_OFFSET, AT_EXITED_AT, AT_GENERATION, AT_HEAD, AT_INPUT_OFFSET, AT_MARK_HEAD,
+    AT_MARK_TAIL, AT_OPEN_STREAMS, AT_RESUME_OFFSET, AT_TAIL, AT_WAKEUP_OFFSET, AT_WAKEUP_REQUESTED, Exit, MARK_BYTES,
+    PAGE, Sizes, Stream, unpack_exit,
+};
 use crate::clock;
 
-/// The bytes asked for are no longer there; `oldest` is the first that is.
+/// The requested bytes have been overwritten; `oldest` is the first available offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gone {
+pub struct OverwrittenError {
     pub oldest: u64,
 }
 
-/// One recorded chunk: where it begins, which stream it came from, when it was read.
+/// Index entry of a recorded chunk: where it starts, its stream, and when it was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct ChunkMark {
     /// 1 for the first chunk of a process.
     pub sequence: u64,
     pub offset: u64,
@@ -55,7 +56,7 @@ impl LogReader {
         self.load(AT_HEAD)
     }
 
-    /// Offset of the oldest byte that is still there.
+    /// Offset of the oldest byte in the ring.
     pub fn tail(&self) -> u64 {
         self.load(AT_TAIL)
     }
@@ -64,7 +65,7 @@ impl LogReader {
         self.sizes.capacity
     }
 
-    /// How far the program may run ahead of a hold.
+    /// How far the program may run ahead of a lease.
     pub fn window(&self) -> u64 {
         self.sizes.capacity - self.sizes.reserve
     }
@@ -83,126 +84,132 @@ impl LogReader {
             let word = self.load(AT_EXIT);
             let (status, cause, generation) = unpack_exit(word)?;
             let (offset, at_ms) = (self.load(AT_EXIT_OFFSET), self.load(AT_EXITED_AT));
-            // Unchanged, so the three belong together: the next life erases the word before it changes the others.
+            // Unchanged, so the three belong together: a restart clears the word before it changes the others.
             if self.load(AT_EXIT) == word {
                 return Some(Exit { generation, status, cause, offset, at_ms });
             }
         }
     }
 
-    /// Appends at most `most` bytes from `offset` on; `Ok(0)` at the head.
-    pub fn read_at(&self, offset: u64, most: usize, out: &mut Vec<u8>) -> Result<usize, Gone> {
+    /// Appends at most `max_bytes` bytes from `offset` on; `Ok(0)` at the head.
+    pub fn read_at(&self, offset: u64, max_bytes: usize, out: &mut Vec<u8>) -> Result<usize, OverwrittenError> {
         let head = self.head();
         if offset >= head {
             return Ok(0);
         }
         let available = usize::try_from(head - offset).unwrap_or(usize::MAX);
         let position = (offset % self.sizes.capacity) as usize;
-        let wanted = most.min(available).min(self.sizes.capacity as usize - position);
+        let len = max_bytes.min(available).min(self.sizes.capacity as usize - position);
         let at = (self.sizes.data_start() + position) as u64;
-        // A sealed memfd cannot be short or fail; if it did, the bytes are as good as gone.
+        // Reading a sealed memfd cannot fail or be short. If it did, the bytes would count as overwritten.
         let start = out.len();
-        out.reserve_exact(wanted);
-        let got = rustix::io::pread(&self.file, spare_capacity(out), at).unwrap_or(0).min(wanted);
-        // The room may be larger than what was reserved.
+        out.reserve_exact(len);
+        let got = rustix::io::pread(&self.file, spare_capacity(out), at).unwrap_or(0).min(len);
+        // The spare capacity may be larger than the reserved length.
         out.truncate(start + got);
-        // The copy before the look.
+        // The tail must be loaded after the copy.
         fence(Acquire);
         let oldest = self.tail();
         if offset < oldest || got == 0 {
             out.truncate(start);
-            return Err(Gone { oldest: oldest.max(offset + u64::from(got == 0)) });
+            return Err(OverwrittenError { oldest: oldest.max(offset + u64::from(got == 0)) });
         }
         Ok(got)
     }
 
-    /// Numbers (from 0) of the marks that are still there.
+    /// Numbers (from 0) of the chunk marks that exist.
     pub fn marks(&self) -> Range<u64> {
         let oldest = self.load(AT_MARK_TAIL);
-        oldest..self.load(AT_MARKS).max(oldest)
+        oldest..self.load(AT_MARK_HEAD).max(oldest)
     }
 
-    /// Mark `number`, if it is still (or already) there.
-    pub fn mark(&self, number: u64) -> Option<Mark> {
+    /// Chunk mark `number`, if it exists.
+    pub fn mark(&self, number: u64) -> Option<ChunkMark> {
         if !self.marks().contains(&number) {
             return None;
         }
         let at = PAGE + (number % self.sizes.mark_slots) as usize * MARK_BYTES;
         let (offset, packed) = (self.load(at), self.load(at + 8));
-        // The writer frees a slot before it reuses it.
+        // The writer raises the tail before it reuses a slot.
         if number < self.load(AT_MARK_TAIL) {
             return None;
         }
         let stream = Stream::from_u8(packed as u8)?;
-        Some(Mark { sequence: number + 1, offset, stream, at_ms: packed >> 8 })
+        Some(ChunkMark { sequence: number + 1, offset, stream, at_ms: packed >> 8 })
     }
 
-    /// Number of the mark whose chunk contains `offset` (or the newest one before it).
+    /// Number of the mark whose chunk contains `offset`, or the newest one before it.
     pub fn mark_of(&self, offset: u64) -> Option<u64> {
         find_mark(self.marks(), offset, |number| self.mark(number)).filter(|number| *number >= self.load(AT_MARK_TAIL))
     }
 
-    /// Asks for a wake-up at the next change. Call it, then look at the head again, then sleep.
-    pub fn want_wake(&self) {
-        self.map.word(AT_WAITING).store(1, SeqCst);
+    /// Requests a wake-up at the next change. Call it, then check the head again, then sleep.
+    pub fn request_wakeup(&self) {
+        self.map.word(AT_WAKEUP_REQUESTED).store(1, SeqCst);
     }
 
-    /// Asks for a wake-up when the head has come to `offset`.
-    pub fn want_wake_at(&self, offset: u64) {
-        self.map.word(AT_DUE).store(offset, SeqCst);
+    /// Requests a wake-up when the head has reached `offset`.
+    pub fn request_wakeup_at(&self, offset: u64) {
+        self.map.word(AT_WAKEUP_OFFSET).store(offset, SeqCst);
     }
 
-    /// Puts a hold at `offset`, in place of the one that this reader left if it comes back.
-    /// `None` when there is no room for another one. `Some(true)`: the writer had stopped and must be resumed.
-    pub fn take_hold(&self, token: Token, offset: u64, comes_back: bool) -> Option<bool> {
-        hold::take(&self.map, token, offset, comes_back, clock::boot_ms())?;
+    /// Acquires a lease at `offset`. With `reclaim`, it replaces the nearest abandoned lease at or before `offset`,
+    /// which is taken for the one that this reader left.
+    /// `None` when all slots are in use. `Some(true)`: the writer was blocked and must be resumed.
+    pub fn acquire_lease(&self, id: LeaseId, offset: u64, reclaim: bool) -> Option<bool> {
+        self.acquire_lease_of(LeaseKind::Client, id, offset, reclaim)
+    }
+
+    /// As [`acquire_lease`](Self::acquire_lease), for a lease of this kind.
+    pub fn acquire_lease_of(&self, kind: LeaseKind, id: LeaseId, offset: u64, reclaim: bool) -> Option<bool> {
+        lease::acquire(&self.map, id, kind, offset, reclaim, clock::boot_ms())?;
         Some(self.take_blocked())
     }
 
-    /// Moves a hold forward, and says how far its reader has come. `None`: it was voided because its reader
-    /// stalled. `Some(true)`: the writer had stopped and must be resumed.
-    pub fn advance_hold(&self, token: Token, offset: u64, reached: u64) -> Option<bool> {
-        hold::find(&self.map, token)?.advance(offset, reached);
+    /// Advances a lease to `offset`, and publishes how far its reader has read. `None`: the lease was revoked because
+    /// the reader stalled. `Some(true)`: the writer was blocked and must be resumed.
+    pub fn advance_lease(&self, id: LeaseId, offset: u64, read_to: u64) -> Option<bool> {
+        lease::find(&self.map, id)?.advance(offset, read_to);
         Some(self.take_blocked())
     }
 
-    /// Where a reader that has come to `offset` may leave its hold: half of what the program may run ahead
-    /// stays held, counted in bytes and in chunks.
-    pub fn half_behind(&self, offset: u64) -> u64 {
+    /// Where the lease of a reader that has read up to `read_to` should be: half of the window, counted in bytes and in
+    /// chunks, stays protected behind the reader.
+    pub fn lease_target(&self, read_to: u64) -> u64 {
         let chunks = self.marks();
-        let first = (chunks.end).checked_sub(self.sizes.mark_slots / 2).filter(|number| chunks.contains(number));
+        let first = chunks.end.checked_sub(self.sizes.mark_slots / 2).filter(|number| chunks.contains(number));
         let by_chunks = first.and_then(|number| self.mark(number)).map_or(0, |mark| mark.offset);
-        offset.saturating_sub(self.window() / 2).max(by_chunks).min(offset)
+        read_to.saturating_sub(self.window() / 2).max(by_chunks).min(read_to)
     }
 
-    /// By how much a hold should move at least. Each move costs the writer a look, so small steps are not worth it
-    /// unless the chunks are tiny and their marks the scarce thing.
-    pub fn hold_step(&self) -> u64 {
+    /// The smallest step by which a lease should advance. Each step costs the writer a check, so small steps are not
+    /// worth it unless tiny chunks make the chunk marks run out.
+    pub fn min_lease_step(&self) -> u64 {
         let chunks = self.marks();
         if chunks.end - chunks.start > self.sizes.mark_slots / 4 { 1 } else { self.window() / 64 }
     }
 
-    /// The hold is there, be it that its reader has left.
-    pub fn holds(&self, token: Token) -> bool {
-        hold::is_there(&self.map, token)
+    /// Whether the lease exists, held or abandoned.
+    pub fn has_lease(&self, id: LeaseId) -> bool {
+        lease::exists(&self.map, id)
     }
 
-    /// Ends a hold. True: the writer had stopped and must be resumed.
-    pub fn free_hold(&self, token: Token) -> bool {
-        if let Some(slot) = hold::find(&self.map, token) {
-            slot.free(token);
+    /// Returns true when the writer was blocked and must be resumed.
+    pub fn release_lease(&self, id: LeaseId) -> bool {
+        if let Some(slot) = lease::find(&self.map, id) {
+            slot.release(id);
         }
         self.take_blocked()
     }
 
-    /// The reader is gone without a clean close and may come back.
-    pub fn leave_hold(&self, token: Token) {
-        if let Some(slot) = hold::find(&self.map, token) {
-            slot.leave(token, clock::boot_ms());
+    /// The reader was lost and may reclaim the lease.
+    pub fn abandon_lease(&self, id: LeaseId) {
+        if let Some(slot) = lease::find(&self.map, id) {
+            slot.abandon(id, clock::boot_ms());
         }
     }
 
-    /// The writer has stopped because of a hold.
+    /// Whether a lease blocks the writer.
     pub fn is_blocked(&self) -> bool {
         self.load(AT_BLOCKED) != 0
     }
@@ -211,27 +218,27 @@ impl LogReader {
         self.load(AT_BLOCKED) != 0 && self.map.word(AT_BLOCKED).swap(0, SeqCst) != 0
     }
 
-    /// Bytes of input that the program's side of the kernel has taken so far.
+    /// Bytes of input that the kernel has accepted so far.
     pub fn input_offset(&self) -> u64 {
-        self.load(AT_INPUT)
+        self.load(AT_INPUT_OFFSET)
     }
 
-    /// Where a reader goes on that cannot say how far it has come: everything before was sent to one like it.
+    /// Where a reader that keeps no offset continues: everything before was sent to such a reader.
     pub fn resume_offset(&self) -> u64 {
-        self.load(AT_RESUME)
+        self.load(AT_RESUME_OFFSET)
     }
 
     pub fn raise_resume_offset(&self, offset: u64) {
-        self.map.word(AT_RESUME).fetch_max(offset, SeqCst);
+        self.map.word(AT_RESUME_OFFSET).fetch_max(offset, SeqCst);
     }
 
     pub fn add_input(&self, count: usize) {
-        self.map.word(AT_INPUT).fetch_add(count as u64, SeqCst);
+        self.map.word(AT_INPUT_OFFSET).fetch_add(count as u64, SeqCst);
     }
 
-    /// Descriptors that are still recorded here; `None` when the holder is too old to say.
+    /// Number of descriptors that can still write to this log; `None` when the holder is too old to count them.
     pub fn open_streams(&self) -> Option<u64> {
-        self.load(AT_STREAMS).checked_sub(1)
+        self.load(AT_OPEN_STREAMS).checked_sub(1)
     }
 
     /// A second handle to the same log.
@@ -240,14 +247,14 @@ impl LogReader {
     }
 }
 
-/// Number of the newest mark in `marks` that begins at or before `offset`.
-pub fn find_mark(marks: Range<u64>, offset: u64, mark: impl Fn(u64) -> Option<Mark>) -> Option<u64> {
+/// Number of the newest mark in `marks` whose chunk starts at or before `offset`.
+pub fn find_mark(marks: Range<u64>, offset: u64, mark: impl Fn(u64) -> Option<ChunkMark>) -> Option<u64> {
     let (mut low, mut high) = (marks.start, marks.end);
     while low < high {
         let middle = low + (high - low) / 2;
         match mark(middle) {
             Some(mark) if mark.offset > offset => high = middle,
-            // A mark that vanished while we searched is older than everything that matters.
+            // A mark that was overwritten during the search is older than the one searched for.
             _ => low = middle + 1,
         }
     }

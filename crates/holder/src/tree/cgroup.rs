@@ -1,13 +1,13 @@
-//! One cgroup (v2) per process, where the machine lets us make them: then the kernel knows the tree, kills
-//! it as one and counts its out-of-memory kills.
+//! One cgroup (v2) per process, where the machine permits it. Then the kernel knows the tree, limits it and kills it as
+//! one.
 //!
 //! ```text
 //!   <mount of cgroup2>/<our own cgroup>/outlive-<pid of the holder>/<name of the process>
 //! ```
 //!
-//! Everything here is an extra. Any failure means "no cgroup", and the tree is then found by its mark; in
-//! most containers the mount is read-only or missing. Never kills what an earlier holder left, and removes
-//! only what is empty.
+//! Everything here is optional. Any failure means "no cgroup", and the tree is found by its tree tag. In most
+//! containers the mount is read-only or missing. Processes left by an earlier holder are never killed, and only empty
+//! cgroups are removed.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -19,36 +19,35 @@ use rustix::fs::{Mode, OFlags};
 
 const PREFIX: &str = "outlive-";
 
-/// Cgroups that a program made inside its own; reading more of them than this is not worth delaying other
-/// trees.
+/// Maximum number of cgroups read below that of a process. Reading more would delay other trees.
 const MAX_NESTED: usize = 256;
 
-/// The place below which this holder makes its cgroups.
+/// The directory in which this holder creates its cgroups.
 #[derive(Debug)]
 pub struct Cgroups {
     base: PathBuf,
 }
 
 impl Cgroups {
-    /// Finds a place and tries it out. Also clears away what dead holders left there.
+    /// Finds a cgroup2 mount where cgroups can be created. Also removes the leftovers of dead holders there.
     pub fn probe() -> Option<Self> {
         let mounts = fs::read("/proc/self/mountinfo").ok()?;
         let own = fs::read("/proc/self/cgroup").ok()?;
         let own = own_path(&own)?;
-        let places = mounts.split(|byte| *byte == b'\n').filter_map(cgroup2_mount);
-        places.filter_map(|mount| mount.locate(own)).find_map(|place| Self::below(&place))
+        let mounts = mounts.split(|byte| *byte == b'\n').filter_map(cgroup2_mount);
+        mounts.filter_map(|mount| mount.locate(own)).find_map(|parent| Self::create_base(&parent))
     }
 
-    fn below(place: &Path) -> Option<Self> {
-        remove_leftovers(place);
-        let base = place.join(format!("{PREFIX}{}", std::process::id()));
-        // It is there already after the holder re-executed itself, with processes in it.
+    fn create_base(parent: &Path) -> Option<Self> {
+        remove_leftovers(parent);
+        let base = parent.join(format!("{PREFIX}{}", std::process::id()));
+        // It exists, with processes in it, after the holder has re-executed itself.
         create_dir(&base).ok()?;
         let cgroups = Self { base };
         procs_fd(&cgroups.base).ok()?;
-        // Only works where the levels above hand the controllers down; gives limits and `memory.events` to the
-        // processes' cgroups. One by one: a missing one must not take the others with it.
-        for level in [place, &cgroups.base] {
+        // Enables limits in the processes' cgroups, if the levels above delegate the controllers. One write per
+        // controller: a missing one makes the whole write fail.
+        for level in [parent, &cgroups.base] {
             for controller in [b"+memory".as_slice(), b"+pids", b"+cpu"] {
                 let _ = write(&level.join("cgroup.subtree_control"), controller);
             }
@@ -56,10 +55,10 @@ impl Cgroups {
         Some(cgroups)
     }
 
-    /// A new, empty cgroup. An old empty one of that name is replaced, so that its counters start at 0.
+    /// Creates an empty cgroup. An old empty one of that name is replaced, so that it has no limits.
     pub fn create(&self, name: &str) -> io::Result<PathBuf> {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-        if name.is_empty() || !name.bytes().all(plain) {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        if name.is_empty() || !name.bytes().all(is_plain) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let path = self.base.join(name);
@@ -68,17 +67,17 @@ impl Cgroups {
                 fs::remove_dir(&path)?;
                 fs::create_dir(&path)?;
             }
-            // A holder in another pid namespace may have taken the empty base for a leftover.
+            // A holder in another pid namespace may have removed the empty base as a leftover.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 create_dir(&self.base)?;
                 fs::create_dir(&path)?;
             }
-            answer => answer?,
+            result => result?,
         }
         Ok(path)
     }
 
-    /// Removes the base and the empty cgroups in it; EBUSY if something still lives in one.
+    /// Removes the base and the empty cgroups in it; EBUSY if one contains processes.
     pub fn remove_base(&self) -> io::Result<()> {
         remove(&self.base)
     }
@@ -86,74 +85,63 @@ impl Cgroups {
 
 impl Drop for Cgroups {
     fn drop(&mut self) {
-        // Only succeeds if nothing was made in it, or all of it was removed.
+        // Succeeds only if it is empty.
         let _ = fs::remove_dir(&self.base);
     }
 }
 
-/// `cgroup.procs` for writing: a child that writes `0` to it moves itself in.
+/// Opens `cgroup.procs` for writing. A child that writes `0` to it moves itself into the cgroup.
 pub fn procs_fd(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path.join("cgroup.procs"), flags, Mode::empty())?)
 }
 
-/// The cgroup itself, for clone3 with CLONE_INTO_CGROUP, which is far cheaper than moving in afterwards.
-pub fn dir_fd(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(path, flags, Mode::empty())?)
-}
-
-/// What a cgroup may use; 0 = no limit.
+/// Resource limits of a cgroup; 0 = no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allowance {
+pub struct CgroupLimits {
     pub memory_bytes: u64,
     pub processes: u64,
     /// Thousandths of a processor.
     pub milli_cpus: u64,
 }
 
-/// Sets the limits; an error where the controller is not there.
-pub fn limit(path: &Path, allowed: Allowance) -> io::Result<()> {
-    /// How often the kernel looks at the use of processors.
+/// Fails if a controller is not available.
+pub fn set_limits(path: &Path, limits: CgroupLimits) -> io::Result<()> {
+    /// The period that the CPU quota applies to.
     const PERIOD_US: u64 = 100_000;
     let set = |file: &str, value: String| write(&path.join(file), value.as_bytes());
-    if allowed.memory_bytes > 0 {
-        set("memory.max", allowed.memory_bytes.to_string())?;
-        // Or the limit would only be where swapping begins. Missing on machines without swap.
+    if limits.memory_bytes > 0 {
+        set("memory.max", limits.memory_bytes.to_string())?;
+        // Otherwise memory beyond the limit is swapped out. The file is missing on machines without swap.
         let _ = set("memory.swap.max", "0".to_owned());
     }
-    if allowed.processes > 0 {
-        set("pids.max", allowed.processes.to_string())?;
+    if limits.processes > 0 {
+        set("pids.max", limits.processes.to_string())?;
     }
-    if allowed.milli_cpus > 0 {
-        let quota = allowed.milli_cpus.saturating_mul(PERIOD_US) / 1000;
-        // The kernel's own least.
+    if limits.milli_cpus > 0 {
+        let quota = limits.milli_cpus.saturating_mul(PERIOD_US) / 1000;
+        // The kernel's minimum is 1000.
         set("cpu.max", format!("{} {PERIOD_US}", quota.max(1000)))?;
     }
     Ok(())
 }
 
-/// SIGKILL to everything in it, no fork can escape. An error before Linux 5.14.
+/// Kills all processes in it, including those being forked. Fails before Linux 5.14.
 pub fn kill(path: &Path) -> io::Result<()> {
     write(&path.join("cgroup.kill"), b"1")
 }
 
-/// Whether a living process is in it or below.
+/// Whether it or a cgroup below contains a living process.
 pub fn is_populated(path: &Path) -> io::Result<bool> {
     let events = fs::read_to_string(path.join("cgroup.events"))?;
     Ok(count_of(&events, "populated") > 0)
 }
 
-/// How many of its processes the kernel killed for want of memory; 0 where that is not counted.
-pub fn oom_kills(path: &Path) -> u64 {
-    let events = fs::read_to_string(path.join("memory.events")).unwrap_or_default();
-    count_of(&events, "oom_kill")
-}
-
-/// Removes it and what programs made below it. EBUSY as long as a process lives in it; gone already is fine.
+/// Removes it and the cgroups that programs created below it. EBUSY while it contains a process; a missing cgroup is no
+/// error.
 pub fn remove(path: &Path) -> io::Result<()> {
     if is_populated(path).unwrap_or(false) {
-        // Or the empty ones among those below would go, of a program that still uses them.
+        // Checked first: otherwise the empty cgroups of a running program would be removed.
         return Err(io::Error::from_raw_os_error(libc::EBUSY));
     }
     for nested in nested(path).iter().rev() {
@@ -165,7 +153,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The pids in it and below. Whatever cannot be read is taken as empty.
+/// The pids in it and below. A cgroup that cannot be read counts as empty.
 pub fn procs(path: &Path) -> Vec<i32> {
     let mut pids = Vec::new();
     for cgroup in nested(path) {
@@ -175,7 +163,7 @@ pub fn procs(path: &Path) -> Vec<i32> {
     pids
 }
 
-/// The path and all below it, parents first.
+/// The path and all cgroups below it, parents first.
 fn nested(path: &Path) -> Vec<PathBuf> {
     let mut all = vec![path.to_owned()];
     let mut next = 0;
@@ -197,12 +185,12 @@ fn directories(path: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-fn remove_leftovers(place: &Path) {
-    for path in directories(place) {
+fn remove_leftovers(parent: &Path) {
+    for path in directories(parent) {
         let name = path.file_name().and_then(|name| name.to_str());
         let holder = name.and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
         if holder.is_some_and(|pid| pid != std::process::id() && !Path::new(&format!("/proc/{pid}")).exists()) {
-            // Fails where something still lives in it, as it should.
+            // Fails if it contains processes.
             let _ = remove(&path);
         }
     }
@@ -219,25 +207,25 @@ fn write(path: &Path, text: &[u8]) -> io::Result<()> {
     fs::OpenOptions::new().write(true).open(path)?.write_all(text)
 }
 
-/// The number in the line `name number`.
+/// The number in the line `name number`; 0 if there is none.
 fn count_of(events: &str, name: &str) -> u64 {
     let mut pairs = events.lines().filter_map(|line| line.split_once(' '));
     pairs.find(|(key, _)| *key == name).and_then(|(_, count)| count.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Our path in the v2 hierarchy: the line `0::/path`.
+/// Our path in the v2 hierarchy, from the line `0::/path`.
 fn own_path(text: &[u8]) -> Option<&[u8]> {
     text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"0::"))
 }
 
 struct Mount {
-    /// Which part of the hierarchy is mounted: `/`, or the container's own cgroup.
+    /// The mounted part of the hierarchy: `/`, or the container's own cgroup.
     root: Vec<u8>,
     point: PathBuf,
 }
 
 impl Mount {
-    /// Where a cgroup of that path is found, if it is within this mount.
+    /// The directory of the cgroup with this path, if it is within the mount.
     fn locate(&self, path: &[u8]) -> Option<PathBuf> {
         let root = self.root.strip_suffix(b"/").unwrap_or(&self.root);
         let below = path.strip_prefix(root)?;
@@ -247,7 +235,7 @@ impl Mount {
             // `/ab` is not below `/a`.
             _ => return None,
         };
-        // Seen from another cgroup namespace: not reachable through a mount of ours.
+        // A path outside of our cgroup namespace: not reachable through our mounts.
         if below.split(|byte| *byte == b'/').any(|part| part == b"..") {
             return None;
         }
@@ -266,7 +254,7 @@ fn cgroup2_mount(line: &[u8]) -> Option<Mount> {
     Some(Mount { root: unescape(fields.get(3)?), point: PathBuf::from(std::ffi::OsString::from_vec(point)) })
 }
 
-/// Space, tab, newline and backslash are written `\ooo` there.
+/// Space, tab, newline and backslash are escaped as `\ooo`.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -284,12 +272,12 @@ mod tests {
     use super::*;
 
     fn locate(line: &str, path: &str) -> Option<String> {
-        let place = cgroup2_mount(line.as_bytes())?.locate(path.as_bytes())?;
-        Some(place.to_str().expect("the test uses UTF-8").to_owned())
+        let located = cgroup2_mount(line.as_bytes())?.locate(path.as_bytes())?;
+        Some(located.to_str().expect("the test uses UTF-8").to_owned())
     }
 
     #[test]
-    fn the_own_cgroup_is_found_below_the_mount() {
+    fn our_cgroup_is_located_below_the_mount() {
         let whole = "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw";
         assert_eq!(locate(whole, "/a/b").as_deref(), Some("/sys/fs/cgroup/unified/a/b"));
         assert_eq!(locate(whole, "/").as_deref(), Some("/sys/fs/cgroup/unified/"));
@@ -301,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn places_outside_the_namespace_are_refused() {
+    fn paths_outside_the_namespace_are_rejected() {
         let mount = "1 2 0:3 / /sys/fs/cgroup rw - cgroup2 cgroup rw";
         assert_eq!(locate(mount, "/../neighbour"), None);
         let above = "1 2 0:3 /.. /sys/fs/cgroup rw - cgroup2 cgroup rw";
@@ -309,27 +297,27 @@ mod tests {
     }
 
     #[test]
-    fn other_mounts_and_broken_lines_are_ignored() {
+    fn other_mounts_and_invalid_lines_are_ignored() {
         for line in ["", "-", "1 2 3", "1 2 0:3 / /x rw - cgroup cgroup rw,memory", "- cgroup2"] {
             assert!(cgroup2_mount(line.as_bytes()).is_none(), "{line}");
         }
     }
 
     #[test]
-    fn escapes_in_paths_are_undone() {
+    fn paths_are_unescaped() {
         assert_eq!(unescape(br"/a\040b\134c"), br"/a b\c");
         assert_eq!(unescape(br"/a\04"), br"/a\04");
         assert_eq!(unescape(br"/a\999"), br"/a\999");
     }
 
     #[test]
-    fn only_the_v2_line_gives_our_path() {
+    fn our_path_is_taken_from_the_v2_line() {
         assert_eq!(own_path(b"4:memory:/x\n0::/y z\n"), Some(&b"/y z"[..]));
         assert_eq!(own_path(b"4:memory:/x\n"), None);
     }
 
     #[test]
-    fn counters_are_read_by_their_whole_name() {
+    fn counters_are_matched_by_their_exact_name() {
         let events = "low 0\noom 3\noom_kill 2\noom_group_kill 9\n";
         assert_eq!(count_of(events, "oom_kill"), 2);
         assert_eq!(count_of("", "oom_kill"), 0);
@@ -337,10 +325,10 @@ mod tests {
     }
 
     #[test]
-    fn names_cannot_lead_elsewhere() {
+    fn names_cannot_contain_paths() {
         let cgroups = Cgroups { base: PathBuf::from("/nonexistent") };
         for name in ["", ".", "..", "a/b", "cgroup.procs", "a b", "ä"] {
-            let error = cgroups.create(name).expect_err("the name must be refused");
+            let error = cgroups.create(name).expect_err("the name must be rejected");
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{name}");
         }
     }

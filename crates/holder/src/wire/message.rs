@@ -1,89 +1,90 @@
 //! Every message that holder and server exchange.
 //!
-//! A process is named by its `key`, a number that the server chose; names that people see are the server's affair.
+//! A process is identified by its `key`, a number that the server chooses. Ids and names that users see exist only in
+//! the server.
 
-use super::codec::{Field, Item, wire_messages, wire_struct};
-use crate::log::{Beginning, Cause, Exit};
+use super::codec::{Field, ListItem, wire_messages, wire_struct};
+use crate::log::{Cause, Exit, LogStart};
 
 wire_messages! {
-    /// What a server says.
+    /// Messages from a server to the holder.
     pub enum ToHolder {
-        /// First message: the protocol that this server speaks.
+        /// First message: the protocol version of this server.
         1 Hello(u32),
-        /// Standing by; the holder may hand over.
+        /// The server has started; the holder may hand over.
         2 Ready(()),
         /// The object just handed over has arrived.
         3 Ack(()),
-        /// Answer to `Retire`: nothing is written or accepted any more.
+        /// Reply to `Retire`: this server no longer writes or accepts anything.
         4 Retired(()),
-        /// Everything that was handed over has been taken up: this server serves for good.
+        /// Everything handed over has been restored, and this server serves.
         5 Serving(()),
         10 Spawn(Spawn),
-        /// Send a signal once, to the whole tree.
         11 Signal(Signal),
-        /// Begin or hasten the end of a tree.
-        12 End(End),
-        /// Set or clear the moment at which a tree is killed.
-        13 Arm(Arm),
-        /// The stdin of a process is closed (by the holder too; the program reads end of file).
+        /// Stop or kill a tree, or bring forward the kill of a tree that is being stopped.
+        12 Terminate(Terminate),
+        /// Set or clear a deadline at which a tree is killed.
+        13 SetDeadline(SetDeadline),
+        /// Close the holder's copy of a process's input. The program reads end of file once the server closes its own.
         14 CloseInput(u64),
-        /// A hold moved: the recording of this process may go on.
+        /// A lease has advanced: try the blocked streams of this process again.
         15 Resume(u64),
-        /// Drop everything that is held for this key, as soon as its command has ended.
+        /// Drop everything stored for this key, as soon as its command has ended.
         16 Forget(u64),
-        /// Keep the descriptor that comes along under a name, in place of an older one of that name.
-        17 Keep(Vec<u8>),
-        18 Drop(Vec<u8>),
-        /// Record the descriptor that comes along into the log of this key, which is made if need be.
-        19 Record(Record),
-        /// Start a new server from the binary on disk, and then replace the holder too.
+        /// Store the attached descriptor under a name, and replace an earlier one of that name.
+        17 StoreFd(Vec<u8>),
+        18 RemoveFd(Vec<u8>),
+        /// Record the attached descriptor into the log of a sink: a process without a program. The first one creates it.
+        19 SinkStream(SinkStream),
+        /// Start a new server from the binary on disk, then re-execute the holder from it.
         20 Upgrade(()),
-        /// What is recorded under this key without a process of its own is over: drain its descriptors, then write the exit.
-        21 Conclude(Conclude),
+        /// Drain the descriptors recorded under a key without a process of its own, then write the exit.
+        21 FinishSink(FinishSink),
     }
 }
 
 wire_messages! {
-    /// What the holder says.
+    /// Messages from the holder to a server.
     pub enum ToServer {
         1 Welcome(Welcome),
-        /// A kept descriptor (beside the message) and its name.
-        2 Kept(Vec<u8>),
-        /// A process that is held; log and input come beside the message.
-        3 Held(Held),
-        /// Everything has been handed over; true when a retiring server still finishes its answers.
-        4 Go(bool),
-        /// Another server is ready: stop writing and accepting, then say `Retired`.
+        /// Hand-over: the name of a stored descriptor, which is attached.
+        2 StoredFd(Vec<u8>),
+        /// Hand-over: a process; its log and input are attached.
+        3 HeldProcess(HeldProcessInfo),
+        /// The hand-over is complete; true while a retiring server still finishes its responses.
+        4 StartServing(bool),
+        /// Another server is ready: stop writing and accepting, then send `Retired`.
         5 Retire(()),
-        /// The retiring server is gone.
-        6 Alone(()),
-        /// Log and input come beside the message.
+        /// The retired server has exited.
+        6 PredecessorExited(()),
+        /// Reply to `Spawn` and `SinkStream`; log and input are attached.
         10 Spawned(Spawned),
+        /// Reply to `Spawn` and `SinkStream`.
         11 SpawnFailed(SpawnFailed),
-        /// A signal or an end has reached the tree.
-        12 Done(Done),
-        /// These logs have news for a sleeping reader, or their process ended.
+        /// Reply to `Signal`, `Terminate` and `FinishSink`.
+        12 Completion(Completion),
+        /// Keys of logs that have new bytes for a sleeping reader, or whose process has exited.
         13 Wake(Vec<u64>),
-        /// What became of an upgrade: empty when it went well.
+        /// Reply to `Upgrade`: empty on success, else the reason of the failure.
         14 Upgraded(Vec<u8>),
-        /// A brief process has been and is gone.
-        15 Over(Over),
+        /// Reply to a brief `Spawn` whose program ended before it was reported as spawned.
+        15 BriefRunResult(BriefRunResult),
     }
 }
 
 wire_struct! {
     pub struct Welcome {
         pub protocol: u32,
-        /// Counts servers; part of every hold, so that the holds of a dead one are known.
+        /// Counts servers. Part of every lease id, so that the leases of a dead server can be identified.
         pub epoch: u32,
-        /// Names this life of the holder; event ids begin with it.
+        /// Identifies this holder across re-executions; event ids start with it.
         pub boot_id: u64,
         pub started_at_ms: u64,
         pub holder_pid: u32,
-        /// The server died too often lately: do without what is not needed.
+        /// Servers crashed repeatedly: start without optional features.
         pub safe_mode: bool,
         pub restarts: u32,
-        /// A tree can be held in a cgroup of its own.
+        /// Whether the holder can create cgroups.
         pub cgroups: bool,
     }
 }
@@ -92,12 +93,12 @@ wire_struct! {
     pub struct Spawn {
         pub request: u32,
         pub key: u64,
-        /// 1 for a new process; a restart in place raises it and keeps the log, or begins one (`log_start`).
+        /// 1 for a new process. A restart in place raises it and continues the log.
         pub generation: u32,
-        /// Paths to try in order, as `execvp` would.
+        /// Paths to try in order, as `execvp` does.
         pub programs: Vec<Vec<u8>>,
         pub arguments: Vec<Vec<u8>>,
-        /// The whole environment as the program will have it: `NAME=value` each, with a zero byte behind.
+        /// The complete environment of the program: `NAME=value` entries, each terminated by a zero byte.
         pub environment: Vec<u8>,
         pub cwd: Vec<u8>,
         pub io: Io,
@@ -107,45 +108,45 @@ wire_struct! {
         pub log_budget: u64,
         /// Boot clock; 0 = none.
         pub time_limit_at: u64,
-        /// Where the log begins if none is held for the key: an older part of it was given up.
-        pub log_start: u64,
-        pub log_first_mark: u64,
-        pub log_input: u64,
-        /// What the cgroup may use; 0 = no limit. One that cannot be set fails the spawn.
+        /// Where a newly created log starts, when the earlier part of the log was archived or dropped (see `LogStart`).
+        pub log_start_offset: u64,
+        pub log_start_mark: u64,
+        pub log_start_input: u64,
+        /// Cgroup limits; 0 = no limit. The spawn fails if one cannot be set.
         pub memory_bytes: u64,
         pub tree_processes: u64,
         /// Thousandths of a processor.
         pub milli_cpus: u64,
-        /// Hold the tree in a cgroup, where there are any. It costs as much as a short program takes; its mark finds a
-        /// tree as well.
+        /// Run the tree in a cgroup of its own where possible. Creating one takes as long as a short program runs, and
+        /// the tree tag finds a tree as well.
         pub wants_cgroup: bool,
-        /// Whoever asks will read from the first byte on: the program does not run away from them before they are there.
-        pub reader_comes: bool,
-        /// Whoever asks waits for its end: if that comes soon it is told with all that was printed (`Over`), and nothing is
-        /// kept. Otherwise as for any other (`Spawned`), a little later.
+        /// Reserve a lease at the first byte for a reader that attaches after the spawn.
+        pub reader_expected: bool,
+        /// The client waits for the exit only. If it comes soon, one `BriefRunResult` carries exit and output, and the
+        /// holder keeps nothing. Otherwise the process is reported by `Spawned`, a little later.
         pub brief: bool,
     }
 }
 
 impl Spawn {
-    /// Whether it must not run outside of a cgroup.
-    pub fn is_confined(&self) -> bool {
+    /// Whether the program must not run outside of a cgroup.
+    pub fn has_cgroup_limits(&self) -> bool {
         self.memory_bytes > 0 || self.tree_processes > 0 || self.milli_cpus > 0
     }
 
-    pub fn log_beginning(&self) -> Beginning {
-        Beginning { offset: self.log_start, mark: self.log_first_mark, input: self.log_input }
+    pub fn log_start(&self) -> LogStart {
+        LogStart { offset: self.log_start_offset, mark: self.log_start_mark, input: self.log_start_input }
     }
 }
 
 wire_struct! {
     pub struct Io {
-        /// A terminal of this size; 0 columns = pipes.
+        /// Terminal size; 0 columns = pipes instead of a terminal.
         pub cols: u16,
         pub rows: u16,
         /// For pipes: whether stdin is a pipe; otherwise it reads as empty.
         pub stdin: bool,
-        /// For pipes: stderr is the same pipe as stdout, so that what is written to both keeps its order.
+        /// For pipes: stderr is the same pipe as stdout, which preserves the order of writes to both.
         pub merged: bool,
     }
 }
@@ -165,20 +166,20 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// A resource limit by its number in <sys/resource.h>.
+    /// A resource limit, numbered as in <sys/resource.h>.
     pub struct Limit {
         pub resource: u32,
         pub soft: u64,
         pub hard: u64,
     }
 }
-impl Item for Limit {}
+impl ListItem for Limit {}
 
 wire_struct! {
     pub struct Spawned {
         pub request: u32,
         pub key: u64,
-        /// Also when the command has ended by now.
+        /// Also set when the command has already ended.
         pub pid: u32,
         pub started_at_ms: u64,
         pub has_input: bool,
@@ -186,12 +187,13 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// The whole life of a brief process. Nothing is held under its key any more.
-    pub struct Over {
+    /// Exit and output of a brief run. The holder keeps nothing under its key.
+    pub struct BriefRunResult {
         pub request: u32,
         pub key: u64,
+        /// Meaningless when `signal` is set.
         pub code: u8,
-        /// Not 0: it ended by this signal, and the code does not count.
+        /// The signal that ended the process; 0 = it exited with `code`.
         pub signal: u8,
         pub cause: u8,
         pub exited_at_ms: u64,
@@ -200,13 +202,12 @@ wire_struct! {
     }
 }
 
-impl Over {
-    /// Of its first life, which was the only one.
+impl BriefRunResult {
     pub fn exit(&self) -> Exit {
         Exit {
             generation: 1,
             status: if self.signal == 0 { Ok(self.code) } else { Err(self.signal) },
-            cause: Cause::from_u8(self.cause).unwrap_or(Cause::Itself),
+            cause: Cause::from_u8(self.cause).unwrap_or(Cause::SelfExit),
             offset: (self.stdout.len() + self.stderr.len()) as u64,
             at_ms: self.exited_at_ms,
         }
@@ -223,18 +224,18 @@ wire_struct! {
 }
 
 wire_struct! {
-    pub struct Held {
+    pub struct HeldProcessInfo {
         pub key: u64,
         pub generation: u32,
         /// 0 when the command has ended.
         pub pid: u32,
         pub started_at_ms: u64,
         pub has_input: bool,
-        /// A KILL is due at this moment (boot clock); 0 = none.
+        /// Boot clock: when the tree is killed; 0 = never.
         pub kill_at: u64,
         pub detach_at: u64,
         pub time_limit_at: u64,
-        /// The pid that the command has or had.
+        /// The pid of the command, even after it has ended.
         pub last_pid: u32,
     }
 }
@@ -244,15 +245,15 @@ wire_struct! {
         pub request: u32,
         pub key: u64,
         pub signal: u8,
-        /// Whom it goes to: see [`Reach`].
-        pub reach: u8,
+        /// A [`SignalTarget`].
+        pub target: u8,
     }
 }
 
-/// Whom a signal goes to.
+/// The processes that a signal is sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Reach {
+pub enum SignalTarget {
     Tree = 0,
     /// The process group of the command.
     Group = 1,
@@ -261,37 +262,37 @@ pub enum Reach {
 }
 
 impl Signal {
-    pub fn reach(&self) -> Reach {
-        match self.reach {
-            1 => Reach::Group,
-            2 => Reach::Command,
-            _ => Reach::Tree,
+    pub fn target(&self) -> SignalTarget {
+        match self.target {
+            1 => SignalTarget::Group,
+            2 => SignalTarget::Command,
+            _ => SignalTarget::Tree,
         }
     }
 }
 
 wire_struct! {
-    pub struct End {
+    pub struct Terminate {
         pub request: u32,
         pub key: u64,
-        /// Sent to the tree at once; 0 or KILL begins with the last step.
+        /// Sent to the tree at once; 0 or SIGKILL kills the tree without a grace time.
         pub signal: u8,
-        /// Boot clock: when the tree is killed if it is still there.
+        /// Boot clock: when the rest of the tree is killed.
         pub kill_at: u64,
         pub cause: u8,
     }
 }
 
-impl End {
+impl Terminate {
     pub fn cause(&self) -> Cause {
         Cause::from_u8(self.cause).unwrap_or(Cause::Killed)
     }
 }
 
 wire_struct! {
-    pub struct Arm {
+    pub struct SetDeadline {
         pub key: u64,
-        /// `Cause::TimedOut` or `Cause::Detached`: which of the two deadlines.
+        /// Which of the two deadlines: `Cause::TimedOut` or `Cause::Detached`.
         pub cause: u8,
         /// Boot clock; 0 clears it.
         pub at: u64,
@@ -299,32 +300,35 @@ wire_struct! {
 }
 
 wire_struct! {
-    pub struct Record {
+    pub struct SinkStream {
         pub key: u64,
         pub stream: u8,
         pub log_budget: u64,
-        /// Answered with `Spawned` (and the log) unless it is 0.
+        /// 0 = no reply wanted.
         pub request: u32,
     }
 }
 
 wire_struct! {
-    /// An exit that only the server knows of. Written once: a later one is answered and changes nothing.
-    pub struct Conclude {
+    /// An exit that only the server knows. It is written once; a repeated message is replied to and changes nothing.
+    pub struct FinishSink {
         pub request: u32,
         pub key: u64,
+        /// Meaningless when `signal` is set.
         pub code: u8,
-        /// Not 0: it ended by this signal, and the code does not count.
+        /// The signal that ended the command; 0 = it exited with `code`.
         pub signal: u8,
         pub cause: u8,
     }
 }
 
 wire_struct! {
-    pub struct Done {
+    pub struct Completion {
         pub request: u32,
         pub key: u64,
+        /// Number of processes that were signalled.
         pub signalled: u32,
+        /// Number of processes that could not be killed.
         pub survivors: u32,
     }
 }
@@ -333,7 +337,7 @@ wire_struct! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SpawnStage {
-    /// Not even begun: a stopping holder, a key that is in use, a message that made no sense.
+    /// Not attempted: the holder is shutting down, the key is in use, or the message is invalid.
     Refused = 1,
     /// Pipes, terminal or log.
     Prepare = 2,
@@ -343,20 +347,20 @@ pub enum SpawnStage {
     Identity = 5,
     Cwd = 6,
     Exec = 7,
-    /// The new process has been stuck before its exec for over a second.
+    /// The child has not reached its exec for over a second.
     Stuck = 8,
-    /// The limits of its cgroup.
+    /// Cgroup limits.
     Confine = 9,
 }
 
 impl Field for SpawnStage {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut Vec<u8>) {
         out.push(*self as u8);
     }
-    fn take(input: &mut &[u8]) -> Option<Self> {
-        u8::take(input).map(Self::from_u8)
+    fn decode(input: &mut &[u8]) -> Option<Self> {
+        u8::decode(input).map(Self::from_u8)
     }
-    fn absent() -> Self {
+    fn missing() -> Self {
         Self::Refused
     }
 }
@@ -398,14 +402,14 @@ mod tests {
             no_new_privileges: true,
             log_budget: 10,
             time_limit_at: 11,
-            log_start: 12,
-            log_first_mark: 13,
-            log_input: 14,
+            log_start_offset: 12,
+            log_start_mark: 13,
+            log_start_input: 14,
             memory_bytes: 1 << 30,
             tree_processes: 50,
             milli_cpus: 1500,
             wants_cgroup: true,
-            reader_comes: true,
+            reader_expected: true,
             brief: true,
         }
     }
@@ -416,8 +420,8 @@ mod tests {
             ToHolder::Hello(1),
             ToHolder::Ready(()),
             ToHolder::Spawn(spawn()),
-            ToHolder::Keep(b"journal".to_vec()),
-            ToHolder::End(End { request: 1, key: 2, signal: 15, kill_at: 3, cause: 2 }),
+            ToHolder::StoreFd(b"journal".to_vec()),
+            ToHolder::Terminate(Terminate { request: 1, key: 2, signal: 15, kill_at: 3, cause: 2 }),
         ] {
             assert_eq!(ToHolder::decode(&message.encode()), Some(message));
         }
@@ -425,7 +429,7 @@ mod tests {
         assert_eq!(ToServer::decode(&wake.encode()), Some(wake));
     }
 
-    /// The spawn with its struct cut or extended, as a peer of another version would send it.
+    /// An encoded `Spawn` whose struct is shortened or extended, as a peer of another version sends it.
     fn resized(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut bytes = ToHolder::Spawn(spawn()).encode().split_off(5);
         change(&mut bytes);
@@ -433,22 +437,22 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_an_older_peer_lacks_its_last_fields() {
+    fn fields_missing_from_an_older_peers_message_are_zero() {
         let bytes = resized(|bytes| bytes.truncate(bytes.len() - 67));
-        let Some(ToHolder::Spawn(older)) = ToHolder::decode(&bytes) else { panic!("refused") };
+        let Some(ToHolder::Spawn(older)) = ToHolder::decode(&bytes) else { panic!("not decoded") };
         assert_eq!((older.log_budget, older.time_limit_at), (0, 0));
-        assert_eq!(older.log_beginning(), Beginning::default());
+        assert_eq!(older.log_start(), LogStart::default());
         assert_eq!(older.limits, spawn().limits);
     }
 
     #[test]
-    fn a_message_of_a_newer_peer_has_more_fields() {
+    fn unknown_fields_of_a_newer_peers_message_are_skipped() {
         let newer = resized(|bytes| bytes.extend_from_slice(b"a field of the future"));
         assert_eq!(ToHolder::decode(&newer), Some(ToHolder::Spawn(spawn())));
     }
 
     #[test]
-    fn a_message_that_is_cut_off_is_refused() {
+    fn a_truncated_message_is_rejected() {
         let bytes = ToHolder::Spawn(spawn()).encode();
         assert_eq!(ToHolder::decode(&bytes[..bytes.len() - 1]), None);
     }
@@ -458,30 +462,30 @@ mod tests {
             pub resource: u32,
         }
     }
-    impl Item for OlderLimit {}
+    impl ListItem for OlderLimit {}
 
     wire_struct! {
         pub struct NewerLimit {
             pub resource: u32,
             pub soft: u64,
             pub hard: u64,
-            pub why: Vec<u8>,
+            pub comment: Vec<u8>,
         }
     }
-    impl Item for NewerLimit {}
+    impl ListItem for NewerLimit {}
 
     #[test]
-    fn structs_in_a_list_may_be_older_or_newer_too() {
+    fn structs_in_a_list_may_be_older_or_newer() {
         let mut bytes = Vec::new();
-        vec![OlderLimit { resource: 1 }, OlderLimit { resource: 2 }].put(&mut bytes);
-        let newer = |resource| NewerLimit { resource, soft: 5, hard: 6, why: b"unknown here".to_vec() };
-        vec![newer(3), newer(4)].put(&mut bytes);
-        77u32.put(&mut bytes);
+        vec![OlderLimit { resource: 1 }, OlderLimit { resource: 2 }].encode(&mut bytes);
+        let newer = |resource| NewerLimit { resource, soft: 5, hard: 6, comment: b"unknown here".to_vec() };
+        vec![newer(3), newer(4)].encode(&mut bytes);
+        77u32.encode(&mut bytes);
         let input = &mut bytes.as_slice();
         let limit = |resource, soft, hard| Limit { resource, soft, hard };
-        assert_eq!(Vec::<Limit>::take(input), Some(vec![limit(1, 0, 0), limit(2, 0, 0)]));
-        assert_eq!(Vec::<Limit>::take(input), Some(vec![limit(3, 5, 6), limit(4, 5, 6)]));
-        assert_eq!(u32::take(input), Some(77), "what follows the list must not be touched");
+        assert_eq!(Vec::<Limit>::decode(input), Some(vec![limit(1, 0, 0), limit(2, 0, 0)]));
+        assert_eq!(Vec::<Limit>::decode(input), Some(vec![limit(3, 5, 6), limit(4, 5, 6)]));
+        assert_eq!(u32::decode(input), Some(77), "the value after the list is intact");
     }
 
     proptest! {

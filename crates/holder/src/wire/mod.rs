@@ -4,39 +4,40 @@
 //! server                          holder
 //!   Hello ───────────────────────▶          protocol version
 //!                          ◀────── Welcome  epoch, boot id, safe mode …
-//!   Ready ───────────────────────▶          "I can take over" (an upgrade waits for this)
-//!                          ◀────── Kept, Held (one at a time, each acknowledged)
+//!   Ready ───────────────────────▶          started (an upgrade waits for this)
+//!                          ◀────── StoredFd, HeldProcess (one at a time, each acknowledged)
 //!   Ack ─────────────────────────▶
-//!                          ◀────── Go       all handed over: serve
-//!   Serving ─────────────────────▶          taken up for good (the holder may follow an upgrade)
-//!   Spawn, Signal, End, Arm, … ──▶
-//!                          ◀────── Spawned, Over, SpawnFailed, Done, Wake
+//!                          ◀────── StartServing
+//!   Serving ─────────────────────▶          everything restored (the holder may follow an upgrade)
+//!   Spawn, Signal, Terminate, … ─▶
+//!                          ◀────── Spawned, BriefRunResult, SpawnFailed, Completion, Wake
 //!                          ◀────── Retire   (upgrade) stop writing and accepting
 //!   Retired ─────────────────────▶          then the new server takes over
-//!                          ◀────── Alone    (to the new one) the retired server is gone
+//!                          ◀────── PredecessorExited   (to the new server)
 //! ```
 //!
-//! * A packet is `kind: u8` and then its contents, little-endian. A struct is a u32 length and its fields in order;
-//!   byte strings and lists begin with a u32 count.
-//! * Fields are only ever added at the end of a struct, of a nested one too. A decoder takes missing ones as
-//!   zero/empty and skips surplus, so neighbouring versions understand each other; unknown kinds are ignored.
-//! * Descriptors travel beside a message as SCM_RIGHTS. A packet above [`MAX_PACKET`] goes as a sealed memfd.
-//! * Output does not travel here: it is in the logs, and `Wake` only names those that changed. But for the little that a brief
-//!   process has printed, which comes with its end (`Over`).
+//! * A packet is a message number (u8) and a body, little-endian. A struct is a u32 length and its fields in order;
+//!   byte strings and lists start with a u32 count.
+//! * Fields are only added at the end of a struct, including nested ones. A decoder assumes zero for missing fields,
+//!   skips unknown ones, and ignores unknown message numbers. So adjacent versions understand each other.
+//! * Descriptors are attached to a message as SCM_RIGHTS. A message above [`MAX_PACKET_BYTES`] is sent as a sealed
+//!   memfd.
+//! * Output is not sent here: it is in the logs, and `Wake` only names the logs that changed. The exception is the
+//!   short output of a brief run (`BriefRunResult`).
 
 pub(crate) mod codec;
 mod message;
 mod socket;
 
 pub use message::{
-    Arm, Conclude, Done, End, Held, Identity, Io, Limit, Over, Reach, Record, Signal, Spawn, SpawnFailed, SpawnStage,
-    Spawned, ToHolder, ToServer, Welcome,
+    BriefRunResult, Completion, FinishSink, HeldProcessInfo, Identity, Io, Limit, SetDeadline, Signal, SignalTarget,
+    SinkStream, Spawn, SpawnFailed, SpawnStage, Spawned, Terminate, ToHolder, ToServer, Welcome,
 };
-pub use socket::{Received, Socket};
-pub(crate) use socket::{read_sealed, sealed};
+pub use socket::{Packet, Socket};
+pub(crate) use socket::{read_sealed_memfd, sealed_memfd};
 
-/// Raised when an older peer would misunderstand a message.
+/// Incremented when an older peer would misunderstand a message.
 pub const PROTOCOL: u32 = 2;
 
-/// Larger messages are put into a memfd, far below what a socket buffer takes.
-pub const MAX_PACKET: usize = 64 * 1024;
+/// Larger messages are sent as a memfd. Far below the size of a socket buffer.
+pub const MAX_PACKET_BYTES: usize = 64 * 1024;

@@ -1,4 +1,4 @@
-//! Packets with descriptors over a Unix socket, non-blocking on both ends.
+//! Packets with attached descriptors over a Unix socket, non-blocking on both ends.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -11,21 +11,22 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
-use super::MAX_PACKET;
+use super::MAX_PACKET_BYTES;
 
-/// Most descriptors that one message carries, its memfd included.
+/// Maximum number of descriptors attached to a message, including its memfd.
 const MAX_DESCRIPTORS: usize = 4;
-/// First byte of a packet whose contents are in the memfd that comes first among its descriptors.
+/// The only byte of a packet whose contents are in the first attached descriptor, a memfd.
 const IN_MEMFD: u8 = 0xff;
-/// Arguments and environment of a program fit by far; anything larger is a mistake.
-const MAX_MEMFD: u64 = 64 << 20;
+/// Far more than the arguments and environment of a program; anything larger is a bug.
+const MAX_MEMFD_BYTES: u64 = 64 << 20;
 
 thread_local! {
-    /// Where packets arrive: the largest are rare, and clearing room for one each time would cost more than the rest.
-    static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    /// Receive buffer of the maximum packet size. Reused, because clearing one for each packet would cost more than the
+    /// rest.
+    static RECEIVE_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-pub struct Received {
+pub struct Packet {
     pub bytes: Vec<u8>,
     pub descriptors: Vec<OwnedFd>,
 }
@@ -47,17 +48,17 @@ impl Socket {
         self.0
     }
 
-    /// `WouldBlock` when the peer is behind; the message was then not sent at all.
+    /// `WouldBlock` when the socket is full; then nothing was sent.
     pub fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        if bytes.len() as u64 > MAX_MEMFD {
-            // The other end would take us for somebody who has lost his mind.
+        if bytes.len() as u64 > MAX_MEMFD_BYTES {
+            // The peer would reject it.
             return Err(rustix::io::Errno::TOOBIG.into());
         }
-        if bytes.len() > MAX_PACKET {
-            let file = sealed(bytes)?;
-            let mut all = vec![file.as_fd()];
-            all.extend_from_slice(descriptors);
-            return self.send_packet(&[IN_MEMFD], &all);
+        if bytes.len() > MAX_PACKET_BYTES {
+            let memfd = sealed_memfd(bytes)?;
+            let mut with_memfd = vec![memfd.as_fd()];
+            with_memfd.extend_from_slice(descriptors);
+            return self.send_packet(&[IN_MEMFD], &with_memfd);
         }
         self.send_packet(bytes, descriptors)
     }
@@ -72,16 +73,16 @@ impl Socket {
         Ok(())
     }
 
-    /// `Ok(None)` when the peer is gone, `WouldBlock` when there is nothing.
-    pub fn receive(&self) -> io::Result<Option<Received>> {
-        ROOM.with_borrow_mut(|room| self.receive_into(room))
+    /// `Ok(None)` when the peer has closed the socket, `WouldBlock` when there is no packet.
+    pub fn receive(&self) -> io::Result<Option<Packet>> {
+        RECEIVE_BUFFER.with_borrow_mut(|buffer| self.receive_into(buffer))
     }
 
-    fn receive_into(&self, room: &mut Vec<u8>) -> io::Result<Option<Received>> {
-        room.resize(MAX_PACKET, 0);
+    fn receive_into(&self, buffer: &mut Vec<u8>) -> io::Result<Option<Packet>> {
+        buffer.resize(MAX_PACKET_BYTES, 0);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let message = recvmsg(&self.0, &mut [IoSliceMut::new(room)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+        let message = recvmsg(&self.0, &mut [IoSliceMut::new(buffer)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
         let mut descriptors: Vec<OwnedFd> = Vec::new();
         for part in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = part {
@@ -89,16 +90,16 @@ impl Socket {
             }
         }
         if message.flags.contains(ReturnFlags::CTRUNC) {
-            return Err(io::Error::other("descriptors of a message were cut off: the limit of open files is too low"));
+            return Err(io::Error::other("cannot receive descriptors: the limit of open files is too low"));
         }
         if message.bytes == 0 {
             return Ok(None);
         }
-        let mut bytes = room[..message.bytes].to_vec();
+        let mut bytes = buffer[..message.bytes].to_vec();
         if bytes == [IN_MEMFD] && !descriptors.is_empty() {
-            bytes = read_sealed(descriptors.remove(0).as_fd())?;
+            bytes = read_sealed_memfd(descriptors.remove(0).as_fd())?;
         }
-        Ok(Some(Received { bytes, descriptors }))
+        Ok(Some(Packet { bytes, descriptors }))
     }
 }
 
@@ -114,8 +115,8 @@ impl AsRawFd for Socket {
     }
 }
 
-/// A memfd with these contents that nobody can change any more.
-pub(crate) fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
+/// A memfd with these contents that can no longer be changed.
+pub(crate) fn sealed_memfd(bytes: &[u8]) -> io::Result<OwnedFd> {
     let file = memfd_create("outlive-message", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -126,10 +127,10 @@ pub(crate) fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-pub(crate) fn read_sealed(file: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
+pub(crate) fn read_sealed_memfd(file: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     let len = rustix::fs::fstat(file)?.st_size as u64;
-    if !fcntl_get_seals(file)?.contains(SealFlags::WRITE | SealFlags::SHRINK) || len > MAX_MEMFD {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message in a memfd that is unsealed or too large"));
+    if !fcntl_get_seals(file)?.contains(SealFlags::WRITE | SealFlags::SHRINK) || len > MAX_MEMFD_BYTES {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the memfd of a message is not sealed or too large"));
     }
     let mut bytes = vec![0; len as usize];
     let mut filled = 0;
@@ -147,14 +148,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn large_messages_and_descriptors_arrive_whole() {
+    fn large_messages_and_descriptors_round_trip() {
         let (one, other) = Socket::pair().unwrap();
         let large: Vec<u8> = (0..300_000u32).map(|n| n as u8).collect();
-        let file = sealed(b"beside").unwrap();
+        let file = sealed_memfd(b"attached").unwrap();
         one.send(&large, &[file.as_fd()]).unwrap();
-        let got = other.receive().unwrap().unwrap();
-        assert_eq!(got.bytes, large);
-        assert_eq!(read_sealed(got.descriptors[0].as_fd()).unwrap(), b"beside");
+        let received = other.receive().unwrap().unwrap();
+        assert_eq!(received.bytes, large);
+        assert_eq!(read_sealed_memfd(received.descriptors[0].as_fd()).unwrap(), b"attached");
         assert_eq!(other.receive().err().unwrap().kind(), io::ErrorKind::WouldBlock);
         drop(one);
         assert!(other.receive().unwrap().is_none());

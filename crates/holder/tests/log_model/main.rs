@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
-mod bell;
 mod model;
-mod printed;
+mod pattern;
 mod threads;

@@ -1,41 +1,40 @@
-//! Programs that try to outrun the killer. They are forked from the test itself and make raw calls only, to
-//! be fast.
+//! Programs that fork faster than a killer can scan. They are forked from the test itself and make only raw system
+//! calls, for speed.
 //!
-//! Each lives below a nursery, a process outside the tree that reaps orphans as the holder would.
+//! Each runs below a subreaper, a process outside of the tree that reaps orphans as the holder does.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use outlive_holder::tree::Root;
+use outlive_holder::tree::TreeRoot;
 use rustix::process::{Pid, Signal};
 
-use crate::support::{Desk, await_that, marked, new_key, put_mark, sweep};
+use crate::support::{TestKiller, kill_tagged, new_key, set_tag, tagged, wait_until};
 
-/// A forker that is never caught ends by itself, so that a test which failed or was aborted leaves nothing
-/// behind.
-const LIFE: Duration = Duration::from_secs(30);
+/// A forker that is never caught ends by itself, so that a failed or aborted test leaves no process behind.
+const MAX_LIFETIME: Duration = Duration::from_secs(30);
 
-/// How many processes a bomb makes.
-const BOMB: u32 = 1600;
+/// Number of processes that a fork bomb creates.
+const FORK_BOMB_SIZE: u32 = 1600;
 
-struct Nursery {
+struct Subreaper {
     pid: Pid,
     key: u64,
 }
 
-impl Nursery {
+impl Subreaper {
     fn start(program: fn(Instant)) -> Self {
         let key = new_key();
         // SAFETY: the child makes only raw system calls before it ends.
         match unsafe { libc::fork() } {
-            0 => Self::nurse(key, program),
+            0 => Self::run(key, program),
             pid => Self { pid: Pid::from_raw(pid).expect("fork works"), key },
         }
     }
 
     /// Never returns: reaps orphans by ignoring SIGCHLD.
-    fn nurse(key: u64, program: fn(Instant)) -> ! {
+    fn run(key: u64, program: fn(Instant)) -> ! {
         // SAFETY: plain system calls in a single-threaded child.
         unsafe {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -43,8 +42,8 @@ impl Nursery {
             libc::signal(libc::SIGCHLD, libc::SIG_IGN);
             if libc::fork() == 0 {
                 libc::setsid();
-                if put_mark(key).is_ok() {
-                    program(Instant::now() + LIFE);
+                if set_tag(key).is_ok() {
+                    program(Instant::now() + MAX_LIFETIME);
                 }
                 libc::_exit(0);
             }
@@ -54,35 +53,35 @@ impl Nursery {
         }
     }
 
-    /// How many were signalled; 0 if it had ended by itself.
-    fn hunt(&self, desk: &Desk) -> u32 {
-        await_that("it forks", || !marked(self.key).is_empty());
-        let done = desk.kill(&Root::marked(self.key));
-        assert_eq!(done.survivors, 0, "{done:?}");
-        // Many looks, because what outran the killer would outrun a single one too.
+    /// Returns the number of signalled processes; 0 if the program had ended by itself.
+    fn kill_tree(&self, killer: &TestKiller) -> u32 {
+        wait_until("it forks", || !tagged(self.key).is_empty());
+        let result = killer.kill(&TreeRoot::from_key(self.key));
+        assert_eq!(result.survivors, 0, "{result:?}");
+        // Checked many times: a process that the killer missed may be missed by a single check too.
         for _ in 0..10 {
-            assert_eq!(marked(self.key), [], "survivors");
+            assert_eq!(tagged(self.key), [], "survivors");
         }
-        done.signalled
+        result.signalled
     }
 }
 
-impl Drop for Nursery {
+impl Drop for Subreaper {
     fn drop(&mut self) {
-        sweep(self.key);
+        kill_tagged(self.key);
         let _ = rustix::process::kill_process(self.pid, Signal::KILL);
         let _ = rustix::process::waitpid(Some(self.pid), rustix::process::WaitOptions::empty());
     }
 }
 
-fn times(count: usize, program: fn(Instant)) {
-    let desk = Desk::open();
-    let hunts = (0..count).map(|_| Nursery::start(program).hunt(&desk));
-    let caught = hunts.filter(|signalled| *signalled > 0).count();
-    assert!(caught * 2 > count, "the forker ended by itself in most runs, so this shows nothing");
+fn catch(count: usize, program: fn(Instant)) {
+    let killer = TestKiller::start();
+    let kills = (0..count).map(|_| Subreaper::start(program).kill_tree(&killer));
+    let caught = kills.filter(|signalled| *signalled > 0).count();
+    assert!(caught * 2 > count, "the forker ended by itself in most runs, so the test proves nothing");
 }
 
-/// Fork, let the parent end, go on in the child: a new pid each time.
+/// Forks, ends the parent and continues in the child: a new pid each time.
 fn chain(until: Instant) {
     while Instant::now() < until {
         // SAFETY: raw call in a single-threaded process; the parent ends at once.
@@ -94,7 +93,7 @@ fn chain(until: Instant) {
     }
 }
 
-/// The same, with a new session each time, so that no group or session holds it together.
+/// The same with a new session each time, so that the processes share neither group nor session.
 fn chain_of_sessions(until: Instant) {
     while Instant::now() < until {
         // SAFETY: as in `chain`.
@@ -107,11 +106,11 @@ fn chain_of_sessions(until: Instant) {
     }
 }
 
-/// The fastest there is: a chain whose links share memory, so that nothing is copied.
+/// The fastest possible chain: the processes share memory, so nothing is copied.
 fn chain_in_shared_memory(until: Instant) {
     if CHAIN_UNTIL.set(until).is_ok() {
-        // SAFETY: this link runs on the stack of its own process, the others on those of the arena.
-        unsafe { link_next() };
+        // SAFETY: this process runs on its own stack, the others on those of the arena.
+        unsafe { clone_next() };
     }
 }
 
@@ -121,30 +120,29 @@ static mut ARENA: [u8; STACK * STACKS] = [0; STACK * STACKS];
 static LINK: AtomicU32 = AtomicU32::new(0);
 static CHAIN_UNTIL: OnceLock<Instant> = OnceLock::new();
 
-extern "C" fn link(_: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: runs on a stack that 256 links share in turn; the one that used it before has long ended.
-    unsafe { link_next() };
+extern "C" fn run_link(_: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: runs on a stack that every 256th process uses; the previous user ended long ago.
+    unsafe { clone_next() };
     0
 }
 
-unsafe fn link_next() {
+unsafe fn clone_next() {
     if CHAIN_UNTIL.get().is_none_or(|until| Instant::now() >= *until) {
         return;
     }
     let turn = LINK.fetch_add(1, Ordering::Relaxed);
     let top = (turn as usize % STACKS + 1) * STACK;
-    // SAFETY: the top of one stack inside the arena; the caller ends right after, without touching what the
-    // next uses.
+    // SAFETY: the top of one stack inside the arena; the caller ends right after, without touching the next stack.
     unsafe {
         let stack = (&raw mut ARENA).cast::<u8>().add(top - 64).cast();
-        libc::clone(link, stack, libc::CLONE_VM | libc::SIGCHLD, std::ptr::null_mut());
+        libc::clone(run_link, stack, libc::CLONE_VM | libc::SIGCHLD, std::ptr::null_mut());
         libc::syscall(libc::SYS_exit, 0);
     }
 }
 
 /// Every child forks as well, up to a bound.
-fn bomb(until: Instant) {
-    // SAFETY: an anonymous shared page, counted in by all children; raw calls otherwise.
+fn fork_bomb(until: Instant) {
+    // SAFETY: an anonymous shared page as a counter of all children; otherwise raw calls.
     unsafe {
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
         let page = libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
@@ -153,7 +151,7 @@ fn bomb(until: Instant) {
         }
         let count = &*page.cast::<AtomicU32>();
         while Instant::now() < until {
-            if count.fetch_add(1, Ordering::Relaxed) > BOMB {
+            if count.fetch_add(1, Ordering::Relaxed) > FORK_BOMB_SIZE {
                 libc::sleep(1);
             } else {
                 libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0);
@@ -162,8 +160,8 @@ fn bomb(until: Instant) {
     }
 }
 
-/// A parent that keeps many short-lived children in flight.
-fn mother(until: Instant) {
+/// A parent with many short-lived children.
+fn short_lived_children(until: Instant) {
     // SAFETY: raw calls in a single-threaded process.
     unsafe {
         libc::signal(libc::SIGCHLD, libc::SIG_IGN);
@@ -177,12 +175,12 @@ fn mother(until: Instant) {
     }
 }
 
-/// Only the first thread ends: the process then looks like a zombie and runs on.
-fn headless(_: Instant) {
+/// Ends only its first thread: the process looks like a zombie but still runs.
+fn zombie_leader(_: Instant) {
     extern "C" fn body(_: *mut libc::c_void) -> *mut libc::c_void {
         // SAFETY: only waits for the signal that ends the process.
         unsafe {
-            libc::sleep(LIFE.as_secs() as u32);
+            libc::sleep(MAX_LIFETIME.as_secs() as u32);
         }
         std::ptr::null_mut()
     }
@@ -196,33 +194,33 @@ fn headless(_: Instant) {
 
 #[test]
 fn a_fork_chain_is_caught() {
-    times(20, chain);
+    catch(20, chain);
 }
 
 #[test]
 fn a_fork_chain_that_changes_sessions_is_caught() {
-    times(20, chain_of_sessions);
+    catch(20, chain_of_sessions);
 }
 
 #[test]
 fn a_fork_chain_in_shared_memory_is_caught() {
-    times(20, chain_in_shared_memory);
+    catch(20, chain_in_shared_memory);
 }
 
 #[test]
 fn a_fork_bomb_is_caught() {
-    times(5, bomb);
+    catch(5, fork_bomb);
 }
 
 #[test]
-fn a_mother_of_short_lived_sessions_is_caught() {
-    times(20, mother);
+fn a_parent_of_short_lived_sessions_is_caught() {
+    catch(20, short_lived_children);
 }
 
 #[test]
 fn a_process_whose_first_thread_ended_is_caught() {
-    let nursery = Nursery::start(headless);
-    let headless = || marked(nursery.key).iter().any(|seen| seen.state == b'Z' && !seen.is_dead());
-    await_that("its first thread has ended", headless);
-    assert_eq!(nursery.hunt(&Desk::open()), 1);
+    let subreaper = Subreaper::start(zombie_leader);
+    let is_zombie = || tagged(subreaper.key).iter().any(|process| process.state == b'Z' && !process.is_dead());
+    wait_until("its first thread has ended", is_zombie);
+    assert_eq!(subreaper.kill_tree(&TestKiller::start()), 1);
 }

@@ -1,5 +1,4 @@
-//! The tree module against real processes: each test starts its own, with a mark of its own, and signals
-//! only those.
+//! The tree module against real processes: each test starts its own tree, with its own tree tag, and signals only it.
 
 mod cgroups;
 mod forkers;

@@ -1,8 +1,8 @@
-//! Tokens and the file that lists them.
+//! Tokens, and the file that lists them.
 //!
-//! One token per line: `TOKEN [SCOPE [NAME]]`, the scope `admin` unless given; `#` begins a comment line. So a file
-//! with nothing but a token in it, as secrets are mounted everywhere, is a token file. Of several lines also the last
-//! must have its end: half of a line that says `read` would be an admin's.
+//! The file has one token per line: `TOKEN [SCOPE [NAME]]`. The scope is `admin` unless given; `#` starts a comment
+//! line. So a file that contains nothing but a token, as secrets are usually mounted, is a token file. In a file of
+//! several lines the last one must end with a line break: half of a line that says `read` would be an admin's token.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read as _};
@@ -14,17 +14,17 @@ use sha2::{Digest as _, Sha256};
 
 use super::Scope;
 
-/// What is kept of a token.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// The SHA-256 of a token or of a ticket's secret.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Digest([u8; 32]);
 
 impl Digest {
-    pub(crate) fn of(secret: &str) -> Self {
+    pub(crate) fn new(secret: &str) -> Self {
         Self(Sha256::digest(secret.as_bytes()).into())
     }
 
-    /// Compares without stopping at the first difference.
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    /// Compares in constant time.
+    pub(crate) fn matches(&self, other: &Self) -> bool {
         let difference = self.0.iter().zip(other.0).fold(0, |sum, (a, b)| sum | (a ^ b));
         std::hint::black_box(difference) == 0
     }
@@ -48,7 +48,7 @@ pub(crate) struct Token {
 
 impl Token {
     pub(crate) fn new(name: impl Into<String>, scope: Scope, secret: &str) -> Self {
-        Self { name: name.into(), scope, digest: Digest::of(secret), expires_at_ms: None }
+        Self { name: name.into(), scope, digest: Digest::new(secret), expires_at_ms: None }
     }
 
     pub(crate) fn is_valid(&self) -> bool {
@@ -64,28 +64,28 @@ pub(crate) fn random_secret() -> Result<String, getrandom::Error> {
     Ok(base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// The first token of a file in clear, for the CLI of who may read it.
-pub(crate) fn first_in(file: &Path) -> Option<String> {
+/// The first token of a file in clear text, for the CLI of a user who may read the file.
+pub(crate) fn first_token(file: &Path) -> Option<String> {
     let text = read(file).ok()?;
     let mut secrets = text.lines().filter_map(|line| line.split_whitespace().next());
     secrets.find(|word| !word.starts_with('#')).map(str::to_owned)
 }
 
-/// Or why the file is not taken; never quotes it.
+/// The error says why the file is not valid, and never quotes it.
 pub(crate) fn read_file(file: &Path) -> Result<Vec<Token>, String> {
     parse_file(&read(file).map_err(|error| error.to_string())?)
 }
 
-/// Never waits for a writer, as a pipe would have us do.
+/// Opens without blocking: a named pipe would wait for a writer.
 fn read(file: &Path) -> io::Result<String> {
-    const MOST_BYTES: u64 = 1 << 20;
+    const MAX_FILE_BYTES: u64 = 1 << 20;
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(file)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
     let mut text = String::new();
-    if file.take(MOST_BYTES + 1).read_to_string(&mut text)? as u64 > MOST_BYTES {
+    if file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)? as u64 > MAX_FILE_BYTES {
         return Err(io::Error::other("it has more than 1 MiB"));
     }
     Ok(text)
@@ -95,7 +95,7 @@ pub(crate) fn parse_file(text: &str) -> Result<Vec<Token>, String> {
     let mut tokens: Vec<Token> = Vec::new();
     let mut seen = BTreeSet::new();
     if text.trim_end().contains('\n') && !text.ends_with('\n') {
-        return Err("its last line has no end: it may be half of a line".to_owned());
+        return Err("its last line has no line break and may be incomplete".to_owned());
     }
     for (number, line) in text.lines().enumerate() {
         let number = number + 1;
@@ -104,7 +104,7 @@ pub(crate) fn parse_file(text: &str) -> Result<Vec<Token>, String> {
         let scope = match words.next() {
             None => Scope::Admin,
             Some(word) => {
-                Scope::parse(word).ok_or_else(|| format!("line {number}: the scope is read, write or admin"))?
+                Scope::parse(word).ok_or_else(|| format!("line {number}: the scope must be read, write or admin"))?
             }
         };
         let name = words.next().map_or_else(|| format!("line {number}"), str::to_owned);
@@ -113,7 +113,7 @@ pub(crate) fn parse_file(text: &str) -> Result<Vec<Token>, String> {
         }
         let token = Token::new(name, scope, secret);
         if !seen.insert(token.digest) {
-            return Err(format!("line {number}: the same token is there twice"));
+            return Err(format!("line {number}: duplicate token"));
         }
         tokens.push(token);
     }
@@ -130,13 +130,14 @@ mod tests {
     }
 
     #[test]
-    fn scopes_names_and_comments() {
+    fn scopes_names_and_comments_are_parsed() {
         let tokens = parse_file("# who\n\n a read viewer \nb write\r\n").unwrap();
         assert_eq!(tokens, [Token::new("viewer", Scope::Read, "a"), Token::new("line 4", Scope::Write, "b")]);
     }
 
+    // Regression: the first half of a line `TOKEN read` gave an admin token.
     #[test]
-    fn half_a_line_that_said_read_made_an_admin() {
+    fn an_incomplete_last_line_is_rejected() {
         assert_eq!(parse_file("a write\nb read\n").map(|tokens| tokens.len()), Ok(2));
         for half in ["a write\nb read", "a write\nb rea", "a write\nb", "# who\nb"] {
             assert!(parse_file(half).is_err(), "{half}");
@@ -145,12 +146,12 @@ mod tests {
     }
 
     #[test]
-    fn only_a_file_of_reasonable_size_is_read() {
+    fn only_regular_files_of_limited_size_are_read() {
         let dir = tempfile::tempdir().unwrap();
         assert!(read_file(dir.path()).unwrap_err().contains("regular"));
         let pipe = dir.path().join("pipe");
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
-        assert!(read_file(&pipe).unwrap_err().contains("regular"), "and it does not wait for a writer");
+        assert!(read_file(&pipe).unwrap_err().contains("regular"), "opening does not wait for a writer");
         let large = dir.path().join("large");
         std::fs::write(&large, "# \n".repeat(500_000)).unwrap();
         assert!(read_file(&large).unwrap_err().contains("1 MiB"));
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_file_is_refused_without_quoting_it() {
+    fn errors_do_not_quote_the_token_file() {
         for text in ["", "# nothing", "s3cret root", "s3cret read a b", "s3cret\ns3cret read\n"] {
             let error = parse_file(text).unwrap_err();
             assert!(!error.contains("s3cret"), "{error}");
@@ -168,15 +169,15 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_long_and_different() {
+    fn random_secrets_are_long_and_unique() {
         let (one, other) = (random_secret().unwrap(), random_secret().unwrap());
         assert!(one.len() >= 43 && one != other);
     }
 
     #[test]
-    fn nothing_about_a_token_is_shown() {
+    fn debug_output_does_not_reveal_a_digest() {
         let token = Token::new("n", Scope::Read, "s3cret");
         assert_eq!(format!("{:?}", token.digest), "…");
-        assert!(Digest::of("a").is(&Digest::of("a")) && !Digest::of("a").is(&Digest::of("b")));
+        assert!(Digest::new("a").matches(&Digest::new("a")) && !Digest::new("a").matches(&Digest::new("b")));
     }
 }

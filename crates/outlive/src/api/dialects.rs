@@ -1,13 +1,14 @@
-//! Which other platforms' clients are served, where, and who may do what there.
+//! The list of dialects: their paths and addresses, credentials and routes.
 
-use axum::Json;
-use axum::extract::State;
+use std::sync::Arc;
+
+use axum::{Extension, Json};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::state::App;
 use crate::dialect::{self, Dialect};
-use crate::front::Route;
+use crate::http::Route;
+use crate::server::DialectAddress;
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct DialectList {
@@ -17,11 +18,11 @@ pub(super) struct DialectList {
 #[derive(Serialize, ToSchema)]
 pub(super) struct DialectInfo {
     name: &'static str,
-    /// What its paths begin with on the main address.
+    /// Prefix of its paths on the main address.
     path: String,
-    /// Addresses of its own (`--dialect NAME=ADDR`), where it is at the root.
+    /// Addresses of its own (`--dialect NAME=ADDR`), where its paths have no prefix.
     addresses: Vec<String>,
-    /// How its clients show a token; what is in the query counts on sockets only.
+    /// Where its clients carry a token; the query is read only for sockets.
     credentials: Vec<String>,
     routes: Vec<RouteInfo>,
 }
@@ -30,25 +31,25 @@ pub(super) struct DialectInfo {
 pub(super) struct RouteInfo {
     method: String,
     path: &'static str,
-    /// `open`, `read`, `write` or `admin`; `attach`: `read` as a viewer, `write` as a writer.
+    /// `open`, `read`, `write` or `admin`; or `attach`, which is `read` for a viewer and `write` for a writer.
     scope: &'static str,
 }
 
-/// The dialects that are spoken here.
+/// List the dialects that are served here.
 #[utoipa::path(get, path = "/v1/dialects", responses((status = 200, body = DialectList)))]
-pub(super) async fn list(State(app): State<App>) -> Json<DialectList> {
-    Json(DialectList { dialects: dialect::ALL.iter().map(|dialect| describe(dialect, &app)).collect() })
+pub(super) async fn list(Extension(addresses): Extension<Arc<[DialectAddress]>>) -> Json<DialectList> {
+    Json(DialectList { dialects: dialect::ALL.iter().map(|dialect| describe(dialect, &addresses)).collect() })
 }
 
-fn describe(dialect: &Dialect, app: &App) -> DialectInfo {
-    let own = app.dialect_addresses.iter().filter(|own| own.dialect == dialect.name());
+fn describe(dialect: &Dialect, addresses: &[DialectAddress]) -> DialectInfo {
+    let own = addresses.iter().filter(|own| own.dialect == dialect.name());
     let route =
-        |route: Route| RouteInfo { method: route.method.to_string(), path: route.path, scope: route.needs.name() };
+        |route: Route| RouteInfo { method: route.method.to_string(), path: route.path, scope: route.required.name() };
     DialectInfo {
         name: dialect.name(),
         path: format!("/{}", dialect.name()),
         addresses: own.map(|own| own.address.clone()).collect(),
-        credentials: dialect.front.carriers().iter().map(|carrier| carrier.description()).collect(),
+        credentials: dialect.surface.carriers().iter().map(|carrier| carrier.description()).collect(),
         routes: (dialect.routes)().into_list().into_iter().map(route).collect(),
     }
 }

@@ -1,5 +1,5 @@
-//! The API's description, worked out from the handlers. It is checked in as `openapi.json`, and what is shipped has only that: to work it
-//! out takes a megabyte of code. `cargo xtask openapi` writes it anew.
+//! Generates the OpenAPI document from the handlers. The result is checked in as `openapi.json` (`cargo xtask
+//! openapi`), and release builds embed that file: the generator is a megabyte of code.
 
 use axum::http::Method;
 use utoipa::OpenApi;
@@ -8,7 +8,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement
 use utoipa::openapi::{Content, Ref, RefOr, ResponseBuilder};
 
 use crate::access::Scope;
-use crate::front::Needs;
+use crate::http::{RequiredScope, Routes};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -18,11 +18,12 @@ use crate::front::Needs;
         license(name = "Apache-2.0")
     ),
     paths(
-        super::health::healthz,
+        super::server::healthz,
         super::docs::openapi,
         super::docs::docs,
         super::docs::root,
         super::console::page,
+        super::console::redirect,
         super::console::script,
         super::console::style,
         super::processes::list,
@@ -42,15 +43,16 @@ use crate::front::Needs;
         super::execs::get,
         super::execs::output,
         super::context::context,
-        super::config::get_process_config,
-        super::config::get_config,
-        super::health::health,
+        super::server::get_config,
+        super::server::health,
         super::dialects::list,
         super::observe::machine,
-        super::metrics::metrics,
+        super::server::metrics,
+        super::tickets::list,
         super::tickets::issue,
+        super::tickets::revoke,
         super::connect::connect,
-        super::terminal::terminal,
+        super::sandbox_terminal::terminal,
         super::run::run,
         super::processes::create,
         super::processes::patch,
@@ -68,33 +70,36 @@ use crate::front::Needs;
         super::input::input,
         super::input::close_stdin,
         super::input::resize,
-        super::input::resize_terminal,
-        super::config::set_process_config,
-        super::config::set_config,
+        super::server::set_config,
         super::tokens::list,
         super::tokens::issue,
         super::tokens::revoke,
-        super::health::upgrade,
+        super::server::upgrade,
+        super::history::info,
+        super::history::sessions,
+        super::history::execs,
+        super::history::delete,
+        super::history::gc,
     )
 )]
-struct Document;
+pub(crate) struct Document;
 
-/// The OpenAPI document, as it is checked in.
-pub(crate) fn openapi() -> String {
+/// The document of the native API and of `others`, which share its address. `routes` are the routes of both.
+pub(crate) fn openapi(others: utoipa::openapi::OpenApi, routes: Routes) -> String {
     let mut document = Document::openapi();
-    let needs: Vec<_> =
-        super::routes().into_list().into_iter().map(|route| (route.method, route.path, route.needs)).collect();
+    document.merge(others);
+    let routes = routes.into_list();
     let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     document.components.get_or_insert_default().add_security_scheme("token", SecurityScheme::Http(scheme));
     for (path, item) in &mut document.paths.paths {
         for (method, operation) in operations(item) {
-            operation.operation_id = Some(name_of(&method, path));
-            // Not by the file in which it is handled.
+            operation.operation_id = Some(operation_id(&method, path));
+            // utoipa derives tags from module names.
             operation.tags = None;
-            if let Some((_, _, needs)) = needs.iter().find(|(of, at, _)| (of, *at) == (&method, path.as_str())) {
-                needed_by(*needs, operation);
+            if let Some(route) = routes.iter().find(|route| (&route.method, route.path) == (&method, path.as_str())) {
+                describe_scope(route.required, operation);
             }
-            refused_by(operation);
+            describe_errors(operation);
         }
     }
     let mut text = document.to_pretty_json().unwrap_or_default();
@@ -102,14 +107,15 @@ pub(crate) fn openapi() -> String {
     text
 }
 
-/// Names that are unique, as generators of clients need them: `GET /v1/processes/{id}/output` is `getProcessOutput`.
-fn name_of(method: &Method, path: &str) -> String {
+/// A unique name, which client generators need: `GET /v1/processes/{id}/output` is `getProcessOutput`.
+fn operation_id(method: &Method, path: &str) -> String {
     let words: Vec<&str> = path.split('/').filter(|word| !word.is_empty() && *word != "v1").collect();
     let method = method.as_str().to_ascii_lowercase();
     let mut name = method.clone();
     for (at, word) in words.iter().enumerate().filter(|(_, word)| !word.starts_with('{')) {
         let is_one = words.get(at + 1).is_some_and(|next| next.starts_with('{'));
-        let one = word.strip_suffix("es").filter(|one| one.ends_with("ss")).or(word.strip_suffix('s'));
+        let one = word.strip_suffix("es").filter(|one| one.ends_with("ss") || one.ends_with('x'));
+        let one = one.or(word.strip_suffix('s'));
         let word = one.filter(|_| is_one).unwrap_or(word);
         for part in word.split(|letter: char| !letter.is_ascii_alphanumeric()) {
             name.extend(part.chars().take(1).flat_map(char::to_uppercase).chain(part.chars().skip(1)));
@@ -117,24 +123,26 @@ fn name_of(method: &Method, path: &str) -> String {
     }
     if name == method {
         name += "Root";
+    } else if path.ends_with('/') {
+        name += "Slash";
     }
     name
 }
 
-/// Writes into the document what an operation asks for.
-fn needed_by(needs: Needs, operation: &mut Operation) {
-    let scope = match needs {
-        Needs::Nothing => return,
-        // A viewer; a writer needs more.
-        Needs::Attach => Scope::Read,
-        Needs::Scope(scope) => scope,
+fn describe_scope(required: RequiredScope, operation: &mut Operation) {
+    let scope = match required {
+        RequiredScope::Nothing => return,
+        // Only writers may attach.
+        RequiredScope::Attach if operation.security.is_some() => return,
+        // The scope of a viewer; a writer needs `write`.
+        RequiredScope::Attach => Scope::Read,
+        RequiredScope::Scope(scope) => scope,
     };
     operation.security = Some(vec![SecurityRequirement::new("token", [scope.name()])]);
 }
 
-/// Writes into the document how an operation refuses: in a content type of its own; and whatever it does itself, what
-/// stands before it refuses too (the door, the guard, the limits of a body).
-fn refused_by(operation: &mut Operation) {
+/// Gives errors their content type, and documents errors of the middleware for every operation.
+fn describe_errors(operation: &mut Operation) {
     const PROBLEM: &str = "application/problem+json";
     let schema = || RefOr::Ref(Ref::from_schema_name("Problem"));
     let all = &mut operation.responses.responses;
@@ -167,29 +175,40 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (Method, &mut Operati
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::routes;
-    use super::*;
+    use serde_json::Value;
+
+    fn generated() -> String {
+        crate::dialect::main_openapi()
+    }
+
+    fn parsed() -> Value {
+        serde_json::from_str(&generated()).unwrap()
+    }
 
     #[test]
-    fn openapi_is_checked_in_as_it_is() {
+    fn the_checked_in_openapi_json_is_up_to_date() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../openapi.json");
         let checked_in = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(checked_in == super::openapi(), "openapi.json is out of date: run `cargo xtask openapi`");
+        assert!(checked_in == generated(), "openapi.json is out of date; run `cargo xtask openapi`");
     }
 
     #[test]
-    fn every_route_is_described_and_nothing_else() {
-        let mut document = Document::openapi();
-        let paths = document.paths.paths.iter_mut();
-        let described =
-            paths.flat_map(|(path, item)| operations(item).map(|(method, _)| (path.clone(), method.to_string())));
-        let served = routes().into_list().into_iter().map(|route| (route.path.to_owned(), route.method.to_string()));
-        assert_eq!(described.collect::<BTreeSet<_>>(), served.collect::<BTreeSet<_>>());
+    fn exactly_the_routes_are_described() {
+        let document = parsed();
+        let mut described = BTreeSet::new();
+        for (path, item) in document["paths"].as_object().unwrap() {
+            for method in item.as_object().unwrap().keys() {
+                described.insert((path.clone(), method.to_ascii_uppercase()));
+            }
+        }
+        let routes = crate::dialect::main_routes().into_list();
+        let served = routes.into_iter().map(|route| (route.path.to_owned(), route.method.to_string()));
+        assert_eq!(described, served.collect::<BTreeSet<_>>());
     }
 
     #[test]
-    fn several_operations_had_the_same_name() {
-        let document: serde_json::Value = serde_json::from_str(&super::openapi()).unwrap();
+    fn operation_ids_are_unique() {
+        let document = parsed();
         let operations =
             document["paths"].as_object().unwrap().values().flat_map(|item| item.as_object().unwrap().values());
         let mut names: Vec<&str> = operations.filter_map(|operation| operation["operationId"].as_str()).collect();
@@ -199,8 +218,8 @@ mod tests {
     }
 
     #[test]
-    fn queries_were_documented_as_parts_of_the_path() {
-        let document: serde_json::Value = serde_json::from_str(&super::openapi()).unwrap();
+    fn query_parameters_are_not_described_as_path_parameters() {
+        let document = parsed();
         let (mut in_path, mut in_query) = (0, 0);
         for (path, item) in document["paths"].as_object().unwrap() {
             let operations = item.as_object().unwrap().values();

@@ -1,4 +1,4 @@
-//! One-shot runs.
+//! One-shot runs: start a command, wait for its end, respond with its output.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,19 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
+use outlive_core::follow::OnReaderGone;
 use outlive_core::process::{EnvMode, ExitReason, Limits, OnTimeout, Source, Spec};
-use outlive_core::{Run, RunOutcome, RunResult};
+use outlive_core::{Error, Run, RunOutcome, RunResult};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::extract::Body;
-use super::input::{Encoding, decode};
-use super::problem::{Answer, Problem};
-use super::processes::idempotency_key;
-use super::run_stream;
-use super::sse::StreamEvent;
-use super::state::App;
+use super::follow_events::follow_events;
+use super::processes::spec_field_names;
+use crate::http::AppState;
+use crate::http::problem::{HandlerResult, Problem};
+use crate::http::sse::{self, StreamEvent};
+use crate::http::unknown_fields::{Reported, ReportedBody, UnknownFields, field_names};
+use crate::http::values::{Encoding, idempotency_key};
 
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -41,21 +40,28 @@ pub(super) struct RunRequest {
     timeout_ms: Option<u64>,
     #[serde(default)]
     on_timeout: OnTimeout,
-    /// Answer after this time even if it still runs.
+    /// Respond after this time even if the command is still running.
     yield_ms: Option<u64>,
-    /// Let it run on if the caller goes away.
+    /// Let the command continue if the client disconnects.
     #[serde(default)]
     detach: bool,
     max_output_bytes: Option<u64>,
-    /// Of `stdout` and `stderr` in the answer: `utf8` (default) or `base64`.
+    /// Encoding of `stdout` and `stderr` in the response: `utf8` (default) or `base64`.
     encoding: Option<String>,
+    /// A label of the client, as for processes; unrelated to `/v1/sessions`.
+    #[serde(alias = "session_id")]
     session_id: Option<String>,
     source: Option<Source>,
     #[serde(default)]
     limits: Limits,
     #[serde(default)]
     no_new_privileges: bool,
-    /// Answer with server-sent events while it runs: `stdout`, `stderr`, `gap`, and at last `end` or `error`.
+    /// Store output and record in the history, which otherwise has only detached runs and those with an idempotency key.
+    #[serde(default)]
+    keep: bool,
+    /// `false`: store neither output nor record on disk.
+    history: Option<bool>,
+    /// Respond with server-sent events while the command runs: `stdout`, `stderr`, `gap`, and finally `end` or `error`.
     #[serde(default)]
     stream: bool,
 }
@@ -63,7 +69,7 @@ pub(super) struct RunRequest {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RunResponse {
-    /// null after a signal or a timeout.
+    /// `null` after a signal or a timeout.
     exit_code: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     signal: Option<String>,
@@ -77,65 +83,117 @@ pub(super) struct RunResponse {
     duration_ms: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     process_id: Option<String>,
-    /// It goes on as the process `processId`.
+    /// The command continues as the process `processId`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     running: bool,
 }
 
-/// Run a command to its end and answer with what it printed.
-#[utoipa::path(post, path = "/v1/processes/run", request_body = RunRequest, params(("Idempotency-Key" = Option<String>, Header)), responses(
-    (status = 200, content((RunResponse = "application/json"), (StreamEvent = "text/event-stream"))),
+/// Run a command to its end and respond with its output.
+#[utoipa::path(post, path = "/v1/processes/run", request_body = RunRequest, params(
+    ("strict" = Option<bool>, Query, description = "Reject unknown fields of the body."),
+    ("Idempotency-Key" = Option<String>, Header)), responses(
+    (status = 200, content((RunResponse = "application/json"), (StreamEvent = "text/event-stream")), headers(
+        ("x-outlive-unknown-fields" = String, description = "Fields of the body that have no effect."))),
     (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn run(
-    State(app): State<App>,
+    State(app): State<AppState>,
     headers: HeaderMap,
-    Body(request): Body<RunRequest>,
-) -> Answer<Response> {
+    Reported(request, unknown): Reported<RunRequest>,
+) -> (UnknownFields, HandlerResult<Response>) {
+    (unknown, respond(app, &headers, request).await)
+}
+
+async fn respond(app: AppState, headers: &HeaderMap, request: RunRequest) -> HandlerResult<Response> {
     let encoding = Encoding::parse(request.encoding.as_deref(), Encoding::Utf8)?;
-    let stdin = match request.stdin {
-        Some(text) => Some(decode(&text, Encoding::parse(request.stdin_encoding.as_deref(), Encoding::Utf8)?)?),
-        None => None,
-    };
-    let run = Run {
-        spec: Spec {
-            command: request.command,
-            args: request.args,
-            shell: request.shell,
-            cwd: request.cwd,
-            env: request.env,
-            env_mode: request.env_mode,
-            user: request.user,
-            session_id: request.session_id,
-            source: request.source,
-            limits: request.limits,
-            no_new_privileges: request.no_new_privileges,
-            ..Spec::default()
-        },
-        stdin,
-        timeout_ms: request.timeout_ms,
-        on_timeout: request.on_timeout,
-        yield_ms: request.yield_ms,
-        max_output_bytes: request.max_output_bytes,
-        detach: request.detach,
-        idempotency_key: idempotency_key(&headers)?,
-    };
-    app.metrics.run();
-    if request.stream {
-        return run_stream::answer(app, run, encoding).await;
+    let stream = request.stream;
+    let run = request.into_run(idempotency_key(headers)?)?;
+    app.metrics.count_run();
+    if stream {
+        return respond_with_stream(app, run, encoding).await;
     }
-    Ok(Json(match app.core.run(run).await? {
-        RunOutcome::Finished(result) => RunResponse::from(&result, encoding, None),
+    let response = match app.core.run(run).await? {
+        RunOutcome::Finished(result) => RunResponse::new(&result, encoding, None),
         RunOutcome::StillRunning { process, so_far } => {
-            RunResponse::from(&so_far, encoding, Some(process.id().to_owned()))
+            RunResponse::new(&so_far, encoding, Some(process.id().to_owned()))
         }
-    })
-    .into_response())
+    };
+    Ok(Json(response).into_response())
+}
+
+impl ReportedBody for RunRequest {
+    fn parse(bytes: &[u8], unknown: &mut UnknownFields) -> HandlerResult<Self> {
+        unknown.collect(bytes)
+    }
+
+    fn field_names(object: &str) -> Vec<&'static str> {
+        match object {
+            "" => field_names::<Self>().to_vec(),
+            _ => spec_field_names(object),
+        }
+    }
+}
+
+impl RunRequest {
+    fn into_run(self, idempotency_key: Option<String>) -> HandlerResult<Run> {
+        let stdin = match &self.stdin {
+            Some(text) => Some(Encoding::parse(self.stdin_encoding.as_deref(), Encoding::Utf8)?.decode(text)?),
+            None => None,
+        };
+        Ok(Run {
+            spec: Spec {
+                command: self.command,
+                args: self.args,
+                shell: self.shell,
+                cwd: self.cwd,
+                env: self.env,
+                env_mode: self.env_mode,
+                user: self.user,
+                session_id: self.session_id,
+                source: self.source,
+                limits: self.limits,
+                no_new_privileges: self.no_new_privileges,
+                history: self.history,
+                ..Spec::default()
+            },
+            stdin,
+            timeout_ms: self.timeout_ms,
+            on_timeout: self.on_timeout,
+            yield_ms: self.yield_ms,
+            max_output_bytes: self.max_output_bytes,
+            detach: self.detach,
+            idempotency_key,
+            keep: self.keep,
+        })
+    }
+}
+
+/// Streams the output while the command runs. Options about a single response at the end do not apply.
+async fn respond_with_stream(app: AppState, mut run: Run, encoding: Encoding) -> HandlerResult<Response> {
+    let given = [
+        ("yieldMs", run.yield_ms.is_some()),
+        ("onTimeout", run.on_timeout == OnTimeout::Detach),
+        ("maxOutputBytes", run.max_output_bytes.is_some()),
+        ("Idempotency-Key", run.idempotency_key.is_some()),
+    ];
+    if let Some((field, _)) = given.into_iter().find(|(_, given)| *given) {
+        let detail = format!("invalid request: {field} cannot be used with stream");
+        return Err(Problem::bad_request("invalid_value", detail)
+            .with_field(field)
+            .with_expected("nothing", "a value"));
+    }
+    run.spec.timeout_ms = Some(app.core.run_timeout_ms(run.timeout_ms));
+    let on_reader_gone = if run.detach { OnReaderGone::KeepRunning } else { OnReaderGone::Stop };
+    let follow = app.core.follow_run(run, on_reader_gone).await?;
+    let message = "this server is being replaced, which ends a run that is not detached".to_owned();
+    let on_shutdown = Error::Unavailable { code: "server_replaced", message };
+    Ok(sse::response(follow_events(app, follow, encoding, on_shutdown)))
 }
 
 impl RunResponse {
-    fn from(result: &RunResult, encoding: Encoding, running_as: Option<String>) -> Self {
+    /// `process_id` is set if the command continues as a process.
+    fn new(result: &RunResult, encoding: Encoding, process_id: Option<String>) -> Self {
         let (exit_code, signal) = match result.exit.map(|exit| exit.status) {
-            // What a killed command would have answered is nobody's business.
+            // After a timeout the signal is our own and says nothing about the command.
             _ if result.timed_out() => (None, None),
             Some(Ok(code)) => (Some(i32::from(code)), None),
             Some(Err(number)) => (None, Some(outlive_core::signal::name(i32::from(number)))),
@@ -146,57 +204,13 @@ impl RunResponse {
             signal,
             exit_reason: result.exit.map(|exit| exit.cause.into()),
             timed_out: result.timed_out(),
-            stdout: text(&result.stdout, result.stdout_truncated, encoding),
-            stderr: text(&result.stderr, result.stderr_truncated, encoding),
+            stdout: encoding.encode(&result.stdout, result.stdout_truncated),
+            stderr: encoding.encode(&result.stderr, result.stderr_truncated),
             stdout_truncated: result.stdout_truncated,
             stderr_truncated: result.stderr_truncated,
             duration_ms: result.duration_ms,
-            running: running_as.is_some(),
-            process_id: running_as,
+            running: process_id.is_some(),
+            process_id,
         }
-    }
-}
-
-/// A cut never falls inside of a character.
-pub(super) fn text(bytes: &[u8], truncated: bool, encoding: Encoding) -> String {
-    match encoding {
-        Encoding::Base64 => BASE64.encode(bytes),
-        Encoding::Utf8 => {
-            let whole = if truncated { without_partial_character(bytes) } else { bytes };
-            String::from_utf8_lossy(whole).into_owned()
-        }
-    }
-}
-
-fn without_partial_character(bytes: &[u8]) -> &[u8] {
-    match std::str::from_utf8(bytes) {
-        // `None`: the input ended in the middle of a character.
-        Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
-        Err(_) => {
-            // Invalid bytes earlier on say nothing about the end: look at the last few alone.
-            let start = (1..=3).map(|back| bytes.len().saturating_sub(back)).find(|at| bytes[*at] >= 0xc0);
-            match start.map(|at| (at, std::str::from_utf8(&bytes[at..]))) {
-                Some((at, Err(error))) if error.error_len().is_none() => &bytes[..at],
-                _ => bytes,
-            }
-        }
-        Ok(_) => bytes,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn truncation_keeps_characters_whole() {
-        let full = "aé€😀".as_bytes();
-        for cut in 0..=full.len() {
-            let kept = text(&full[..cut], true, Encoding::Utf8);
-            assert!("aé€😀".starts_with(&kept), "{cut} {kept:?}");
-        }
-        assert_eq!(text(b"\xff\xc3", true, Encoding::Utf8), "\u{fffd}");
-        assert_eq!(text(b"a\xc3", false, Encoding::Utf8), "a\u{fffd}");
-        assert_eq!(text(b"a\xc3", true, Encoding::Base64), "YcM=");
     }
 }

@@ -1,4 +1,4 @@
-//! What a terminal shows, for those who are not attached to it.
+//! The screen of a terminal, for clients that are not attached to it.
 
 use axum::Json;
 use axum::extract::State;
@@ -8,19 +8,21 @@ use outlive_core::screen::Snapshot;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::extract::{Params, Path};
-use super::problem::{Answer, Problem};
-use super::state::App;
+use super::history::ProcessPath;
+use crate::http::AppState;
+use crate::http::extract::Params;
+use crate::http::problem::{HandlerResult, Problem};
+use crate::http::values::one_of;
 
 const OFFSET: HeaderName = HeaderName::from_static("x-outlive-offset");
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ScreenQuery {
-    /// `json` (default), `text`, `svg`, `ansi` (bytes that make a fresh terminal show the same) or `alternate` (bytes for a terminal
-    /// that shows other things: what a program has drawn on the alternate screen, or nothing).
+    /// `json` (default), `text`, `svg`, `ansi` (bytes that draw the screen on a fresh terminal) or `alternate` (bytes
+    /// that draw only the alternate screen, on a terminal that shows other things; empty if it is not in use).
     format: Option<String>,
-    /// With `ansi`: so many lines above the screen as well, at most 1000.
+    /// With `ansi`: lines of scrollback above the screen, at most 1000.
     scrollback: Option<usize>,
 }
 
@@ -34,26 +36,25 @@ enum Format {
     Svg,
 }
 
-/// What a terminal shows now, and after which byte of its log.
+/// Read the current screen of a terminal, and the offset of its log that it corresponds to.
 #[utoipa::path(get, path = "/v1/processes/{id}/screen", params(("id" = String, Path), ScreenQuery), responses(
-    (status = 200, body = Snapshot, description = "All but `json` have the offset in a header"),
+    (status = 200, body = Snapshot, description = "All formats but `json` have the offset in a header"),
     (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn screen(
-    State(app): State<App>,
-    Path(id): Path<String>,
+    State(app): State<AppState>,
+    path: ProcessPath,
     Params(query): Params<ScreenQuery>,
-) -> Answer<Response> {
-    let format =
-        super::processes::one_of(query.format, "format", "json, text, svg, ansi, alternate", |text| match text {
-            "json" => Some(Format::Json),
-            "text" => Some(Format::Text),
-            "ansi" => Some(Format::Ansi),
-            "alternate" => Some(Format::Alternate),
-            "svg" => Some(Format::Svg),
-            _ => None,
-        })?;
-    let process = app.core.find(&id)?;
-    let (kind, offset, body) = match format.unwrap_or_default() {
+) -> HandlerResult<Response> {
+    let format = one_of(query.format, "format", "json, text, svg, ansi, alternate", |text| match text {
+        "json" => Some(Format::Json),
+        "text" => Some(Format::Text),
+        "ansi" => Some(Format::Ansi),
+        "alternate" => Some(Format::Alternate),
+        "svg" => Some(Format::Svg),
+        _ => None,
+    })?;
+    let process = path.find(&app).await?;
+    let (content_type, offset, body) = match format.unwrap_or_default() {
         Format::Json => return Ok(Json(process.snapshot().await?).into_response()),
         Format::Ansi => {
             let repaint = process.repaint(query.scrollback.unwrap_or(0)).await?;
@@ -73,7 +74,7 @@ pub(super) async fn screen(
         }
     };
     let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
+        (header::CONTENT_TYPE, HeaderValue::from_static(content_type)),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
         (OFFSET, HeaderValue::from(offset)),
     ];

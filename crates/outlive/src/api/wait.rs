@@ -1,5 +1,7 @@
-//! Waiting for something to happen in a process.
+//! Waiting for a condition: exit, output, silence, a port or an HTTP response.
 
+use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -7,14 +9,16 @@ use axum::extract::State;
 use base64::Engine as _;
 use outlive_core::log::StreamFilter;
 use outlive_core::process::ProcessInfo;
-use outlive_core::{HttpTarget, Outcome, Target, Wait, WaitFor};
+use outlive_core::{PortProbe, PortWait, WaitCondition, WaitOutcome};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::extract::{Body, Path};
+use super::history::ProcessPath;
 use super::logs::stream_filter;
-use super::problem::{Answer, Problem};
-use super::state::App;
+use crate::http::AppState;
+use crate::http::extract::Body;
+use crate::http::probe::HttpProbe;
+use crate::http::problem::{HandlerResult, Problem};
 
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -24,16 +28,16 @@ pub(super) struct WaitRequest {
     until: Option<String>,
     /// For `output`: a regular expression; `^` and `$` match at lines.
     pattern: Option<String>,
-    /// For `output`: look from this offset on.
+    /// For `output`: search from this offset on.
     from: Option<u64>,
     stream: Option<String>,
-    /// For `silence`.
+    /// For `silence`: how long there must be no output.
     silence_ms: Option<u64>,
     /// For `port` (absent: any) and `http`.
     port: Option<u16>,
-    /// For `http`; `/` if absent.
+    /// For `http`; default `/`.
     path: Option<String>,
-    /// For `http`; any below 500 if absent.
+    /// For `http`; default: any below 500.
     status: Option<u16>,
     timeout_ms: Option<u64>,
 }
@@ -49,7 +53,7 @@ pub(super) struct WaitResponse {
     end: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
-    /// Base64 of the match, when it is not UTF-8.
+    /// The match in Base64 if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,26 +69,28 @@ pub(super) struct WaitResponse {
 }
 
 impl WaitRequest {
-    pub(super) fn condition(self) -> Answer<WaitFor> {
-        let missing = |field: &'static str, what: &str| {
+    pub(super) fn condition(self) -> HandlerResult<WaitCondition> {
+        let missing = |field: &'static str, expected: &str| {
             Problem::bad_request("missing_value", format!("invalid request: {field} is needed to wait for this"))
                 .with_field(field)
-                .with_expected(what, "nothing")
+                .with_expected(expected, "nothing")
         };
         Ok(match self.until.as_deref().unwrap_or("exit") {
-            "exit" => WaitFor::Exit,
-            "output" => WaitFor::Output {
+            "exit" => WaitCondition::Exit,
+            "output" => WaitCondition::Output {
                 pattern: self.pattern.ok_or_else(|| missing("pattern", "a regular expression"))?,
                 from: self.from,
                 filter: stream_filter(self.stream)?.unwrap_or(StreamFilter::All),
             },
-            "silence" => WaitFor::Silence { ms: self.silence_ms.ok_or_else(|| missing("silenceMs", "milliseconds"))? },
-            "port" => WaitFor::Port { port: self.port },
-            "http" => WaitFor::Http(HttpTarget {
-                port: self.port.ok_or_else(|| missing("port", "a port number"))?,
-                path: checked_path(self.path)?,
-                status: self.status,
-            }),
+            "silence" => {
+                WaitCondition::Silence { ms: self.silence_ms.ok_or_else(|| missing("silenceMs", "milliseconds"))? }
+            }
+            "port" => WaitCondition::Port { port: self.port },
+            "http" => {
+                let port = self.port.ok_or_else(|| missing("port", "a port number"))?;
+                let accepted = self.status.map_or(0..=499, |status| status..=status);
+                WaitCondition::Probe { port, probe: http_probe("127.0.0.1", port, self.path, accepted)? }
+            }
             other => {
                 let expected = "exit, output, silence, port, http";
                 return Err(Problem::bad_request(
@@ -98,30 +104,38 @@ impl WaitRequest {
     }
 }
 
-fn checked_path(path: Option<String>) -> Answer<String> {
+fn http_probe(
+    host: &str,
+    port: u16,
+    path: Option<String>,
+    accepted: RangeInclusive<u16>,
+) -> HandlerResult<Arc<dyn PortProbe>> {
     let path = path.unwrap_or_else(|| "/".to_owned());
-    if path.starts_with('/') && !path.contains(|c: char| c.is_control() || c == ' ') {
-        return Ok(path);
+    match HttpProbe::new(host, port, &path, accepted) {
+        Some(probe) => Ok(Arc::new(probe)),
+        None => {
+            Err(Problem::bad_request("invalid_value", "invalid request: path must begin with / and have no spaces")
+                .with_field("path")
+                .with_expected("a path such as /health", path))
+        }
     }
-    Err(Problem::bad_request("invalid_value", "invalid request: path must begin with / and have no spaces")
-        .with_field("path")
-        .with_expected("a path such as /health", path))
 }
 
-/// Wait until something happens; `exited` if the process ended first.
-#[utoipa::path(post, path = "/v1/processes/{id}/wait", params(("id" = String, Path)), request_body = WaitRequest, responses(
+/// Wait for a condition. The outcome is `exited` if the process exits first.
+#[utoipa::path(post, path = "/v1/processes/{id}/wait", params(("id" = String, Path)),
+    request_body = WaitRequest, responses(
     (status = 200, body = WaitResponse), (status = "4XX", body = Problem)))]
 pub(super) async fn wait(
-    State(app): State<App>,
-    Path(id): Path<String>,
+    State(app): State<AppState>,
+    path: ProcessPath,
     Body(request): Body<WaitRequest>,
-) -> Answer<Json<WaitResponse>> {
-    let timeout_ms = request.timeout_ms;
-    let until = request.condition()?;
-    let process = app.core.find(&id)?;
+) -> HandlerResult<Json<WaitResponse>> {
+    let timeout = request.timeout_ms.map(Duration::from_millis);
+    let condition = request.condition()?;
+    let process = path.find(&app).await?;
     let outcome = tokio::select! {
-        outcome = process.wait(Wait { until, timeout_ms }) => outcome?,
-        () = process.until_removed() => return Err(outlive_core::Error::NotFound { resource: "process", id }.into()),
+        outcome = process.wait(condition, timeout) => outcome?,
+        () = process.wait_removed() => return Err(outlive_core::Error::NotFound { resource: "process", id: path.id }.into()),
     };
     let mut response = WaitResponse { process: Some(process.info()), ..WaitResponse::default() };
     response.describe(outcome);
@@ -129,13 +143,13 @@ pub(super) async fn wait(
 }
 
 impl WaitResponse {
-    fn describe(&mut self, outcome: Outcome) {
+    fn describe(&mut self, outcome: WaitOutcome) {
         self.outcome = match outcome {
-            Outcome::Exited(exit) => {
+            WaitOutcome::Exited(exit) => {
                 self.offset = Some(exit.offset);
                 "exited"
             }
-            Outcome::Matched { offset, end, text, groups } => {
+            WaitOutcome::Matched { offset, end, text, groups } => {
                 (self.offset, self.end) = (Some(offset), Some(end));
                 if std::str::from_utf8(&text).is_err() {
                     self.data = Some(base64::engine::general_purpose::STANDARD.encode(&text));
@@ -145,19 +159,19 @@ impl WaitResponse {
                 self.groups = Some(groups.iter().map(|group| group.as_deref().map(lossy)).collect());
                 "matched"
             }
-            Outcome::Silent { offset } => {
+            WaitOutcome::Silent { offset } => {
                 self.offset = Some(offset);
                 "silent"
             }
-            Outcome::Listening { port, pid } => {
+            WaitOutcome::Listening { port, pid } => {
                 (self.port, self.pid) = (Some(port), Some(pid));
                 "listening"
             }
-            Outcome::Answered { port, status } => {
+            WaitOutcome::Answered { port, status } => {
                 (self.port, self.http_status) = (Some(port), Some(status));
                 "answered"
             }
-            Outcome::TimedOut => "timedOut",
+            WaitOutcome::TimedOut => "timedOut",
         };
     }
 }
@@ -166,41 +180,40 @@ impl WaitResponse {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct PortRequest {
     port: u16,
-    /// Ask for this over HTTP; absent: that somebody takes the connection is enough.
+    /// Send an HTTP request for this path; absent: an accepted connection is enough.
     path: Option<String>,
-    /// Of the answer over HTTP; 200 if absent.
+    /// Lowest accepted HTTP status; default 200.
     status_min: Option<u16>,
-    /// 399 if absent.
+    /// Highest accepted HTTP status; default 399.
     status_max: Option<u16>,
-    /// How often it is tried; 250 if absent.
+    /// Time between attempts; default 250.
     interval_ms: Option<u64>,
     timeout_ms: Option<u64>,
 }
 
-/// Wait until a port of this machine answers, whoever listens there.
+/// Wait until a port of this machine accepts connections or responds over HTTP, whichever process listens there.
 #[utoipa::path(post, path = "/v1/wait", request_body = PortRequest, responses(
     (status = 200, body = WaitResponse), (status = "4XX", body = Problem)))]
-pub(super) async fn wait_port(Body(request): Body<PortRequest>) -> Answer<Json<WaitResponse>> {
-    let http = match request.path {
+pub(super) async fn wait_port(Body(request): Body<PortRequest>) -> HandlerResult<Json<WaitResponse>> {
+    let accepted = request.status_min.unwrap_or(200)..=request.status_max.unwrap_or(399);
+    let probe = match request.path {
         None => None,
-        path @ Some(_) => {
-            Some((checked_path(path)?, request.status_min.unwrap_or(200)..=request.status_max.unwrap_or(399)))
-        }
+        path @ Some(_) => Some(http_probe("localhost", request.port, path, accepted)?),
     };
-    let every = Duration::from_millis(request.interval_ms.unwrap_or(250).clamp(10, 60_000));
-    let target = Target { port: request.port, http, every };
-    let limit = async {
+    let interval = Duration::from_millis(request.interval_ms.unwrap_or(250).clamp(10, 60_000));
+    let wait = PortWait { port: request.port, probe, interval };
+    let timeout = async {
         match request.timeout_ms {
             Some(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
             None => std::future::pending().await,
         }
     };
-    let answer = WaitResponse { port: Some(request.port), ..WaitResponse::default() };
+    let response = WaitResponse { port: Some(request.port), ..WaitResponse::default() };
     Ok(Json(tokio::select! {
-        reached = target.reach() => {
-            let outcome = if reached.status.is_some() { "answered" } else { "listening" };
-            WaitResponse { outcome, http_status: reached.status, ..answer }
+        ready = wait.wait_ready() => {
+            let outcome = if ready.status.is_some() { "answered" } else { "listening" };
+            WaitResponse { outcome, http_status: ready.status, ..response }
         }
-        () = limit => WaitResponse { outcome: "timedOut", ..answer },
+        () = timeout => WaitResponse { outcome: "timedOut", ..response },
     }))
 }

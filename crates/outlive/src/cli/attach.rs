@@ -1,84 +1,81 @@
-//! `outlive attach`: be in a process's terminal; leave it and come back.
+//! `outlive attach`: attach to a process, detach and attach again.
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 
-use super::attached::{Attached, Overlay, Plan};
-use super::exit::Ending;
-use super::failure::Result;
+use super::attach_loop::{AlternateScreen, AttachLoop, AttachOptions, AttachOutcome};
+use super::client::Client;
+use super::client::socket::OutputStart;
+use super::error::Result;
 use super::output;
 use super::process::find;
-use super::terminal::keys::{self, Keys};
-use super::text::amount;
-use super::wire::client::Client;
-use super::wire::socket::Start;
+use super::terminal::keys::{self, DetachKeys};
+use super::text::units;
 
-/// Enough for a large screen with colours.
+/// Fills a large screen with colours.
 const REPLAY_BYTES: u64 = 64 * 1024;
 
-/// Attach to a process: see its recent output, then type into it
+/// Attach to a running process
 ///
-/// Detach with Ctrl-\ d (Ctrl-\ twice sends one); from a process without a terminal, with Ctrl-C. The exit code is
-/// that of the program, 0 when you detach, 125 if outlive itself failed. A lost connection is taken up again where it broke off.
+/// Prints recent output, then forwards your input. Detach with Ctrl-\ d, or with Ctrl-C if the process has no
+/// terminal. Press Ctrl-\ twice to send it once. A lost connection is resumed without losing output.
+///
+/// Exits with the exit code of the process, 0 after detaching, or 125 if outlive itself failed.
 #[derive(clap::Args)]
 pub(crate) struct Attach {
-    /// Look, but do not type; does not change the size of the terminal either
+    /// Do not send input or change the terminal size
     #[arg(short = 'r', long)]
     read_only: bool,
-    /// Only what is printed from now on
+    /// Print only new output
     #[arg(long, conflicts_with = "tail")]
     no_replay: bool,
-    /// How much of its recent output to show first [default: 64K, or what a full-screen program shows]
-    #[arg(long, value_name = "BYTES", value_parser = amount::bytes)]
+    /// Bytes of recent output to print first [default: 64K, or the current screen of a full-screen program]
+    #[arg(long, value_name = "BYTES", value_parser = units::parse_bytes)]
     tail: Option<u64>,
-    /// Keys that detach, such as ctrl-p,ctrl-q; the first one twice sends itself; none for none
+    /// Key sequence for detaching, such as ctrl-p,ctrl-q, or none
     #[arg(long, value_name = "KEYS", env = "OUTLIVE_DETACH_KEYS", default_value = keys::DEFAULT)]
-    detach_keys: Keys,
-    /// Id or tag
+    detach_keys: DetachKeys,
+    /// Process ID or tag
     id: String,
-}
-
-/// How it came that we are not attached any more.
-pub(crate) enum End {
-    Exited(Ending),
-    Detached,
-    /// A signal told us to end.
-    Signalled(i32),
 }
 
 impl Attach {
     pub(crate) async fn execute(self, client: Arc<Client>) -> Result<i32> {
         let process = find(&client, &self.id).await?;
         let has_screen = process.tty && process.status == "running" && io::stdout().is_terminal();
-        let overlay = if has_screen && !self.no_replay && self.tail.is_none() {
-            Overlay::fetch(&client, &process.id).await
+        let alternate_screen = if has_screen && !self.no_replay && self.tail.is_none() {
+            AlternateScreen::fetch(&client, &process.id).await
         } else {
             None
         };
-        let start = match &overlay {
-            Some(overlay) => Start::From(overlay.offset),
-            None if self.no_replay => Start::Now,
-            None => Start::Tail(self.tail.unwrap_or(REPLAY_BYTES)),
+        let start = match &alternate_screen {
+            Some(screen) => OutputStart::From(screen.offset),
+            None if self.no_replay => OutputStart::Now,
+            None => OutputStart::Tail(self.tail.unwrap_or(REPLAY_BYTES)),
         };
-        let plan = Plan { start, overlay, is_read_only: self.read_only, keys: self.detach_keys, is_announced: true };
+        let options = AttachOptions {
+            start,
+            alternate_screen,
+            is_read_only: self.read_only,
+            keys: self.detach_keys,
+            announce: true,
+        };
         let is_interactive = io::stdin().is_terminal();
         if process.status == "created" {
-            output::remark(format!("waiting until {} is started", process.name()));
+            output::print_notice(format!("waiting for {} to start", process.display_name()));
         }
-        let session = Attached::new(Arc::clone(&client), &process, plan)?;
-        let end = session.run().await?;
-        Ok(match end {
-            End::Exited(ending) => {
+        Ok(match AttachLoop::new(Arc::clone(&client), &process, options)?.run().await? {
+            AttachOutcome::Exited(exit_status) => {
                 if is_interactive {
-                    output::remark(ending.describe());
+                    output::print_notice(exit_status.describe());
                 }
-                ending.exit_code()
+                exit_status.exit_code()
             }
-            End::Detached => {
-                output::remark("detached; the program runs on");
+            AttachOutcome::Detached => {
+                output::print_notice("detached; the process keeps running");
                 0
             }
-            End::Signalled(code) => code,
+            AttachOutcome::Signalled(code) => code,
         })
     }
 }

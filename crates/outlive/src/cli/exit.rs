@@ -1,18 +1,18 @@
-//! How a program ended, as our own exit code.
+//! Exit status of a program, and the exit code of the CLI that follows from it.
 
 use serde::Deserialize;
 
-/// As `timeout(1)` has it.
-/// Of `run` and `attach` when it was outlive that failed and not the program; what Docker uses for the same.
-pub(crate) const OWN_FAILURE: i32 = 125;
+/// Exit code of `run` and `attach` when outlive failed and not the program. Docker uses the same.
+pub(crate) const CLI_ERROR: i32 = 125;
+/// The same as `timeout(1)`.
 pub(crate) const TIMED_OUT: i32 = 124;
-/// Added to the number of a signal, as shells do.
-pub(crate) const BY_SIGNAL: i32 = 128;
+/// Added to the signal number, as shells do.
+pub(crate) const SIGNAL_BASE: i32 = 128;
 
-/// The end of a program, in a process record or in an `exit` frame.
+/// Part of a process record and of an `exit` frame.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
-pub(crate) struct Ending {
+pub(crate) struct ExitStatus {
     #[serde(rename = "exitCode")]
     code: Option<i32>,
     #[serde(rename = "exitSignal", alias = "signal")]
@@ -21,7 +21,7 @@ pub(crate) struct Ending {
     reason: Option<String>,
 }
 
-impl Ending {
+impl ExitStatus {
     pub(crate) fn exit_code(&self) -> i32 {
         if self.reason.as_deref() == Some("timedOut") {
             return TIMED_OUT;
@@ -29,7 +29,7 @@ impl Ending {
         match (self.code, &self.signal) {
             (Some(code), _) => code,
             (None, Some(signal)) => {
-                outlive_core::signal::parse(signal).map_or(1, |number| BY_SIGNAL + i32::from(number))
+                outlive_core::signal::parse(signal).map_or(1, |number| SIGNAL_BASE + i32::from(number))
             }
             (None, None) => 1,
         }
@@ -59,13 +59,13 @@ impl Ending {
 mod tests {
     use super::*;
 
-    fn ending(json: &str) -> Ending {
+    fn parse(json: &str) -> ExitStatus {
         serde_json::from_str(json).unwrap()
     }
 
     #[test]
-    fn codes_and_words() {
-        for (json, code, words) in [
+    fn every_exit_reason_has_a_code_and_a_description() {
+        for (json, code, description) in [
             (r#"{"exitCode":0,"exitReason":"exited"}"#, 0, "exited 0"),
             (r#"{"exitCode":7}"#, 7, "exited 7"),
             (r#"{"exitCode":null,"exitSignal":"SIGKILL","exitReason":"killed"}"#, 137, "killed SIGKILL"),
@@ -75,7 +75,7 @@ mod tests {
             (r#"{"exitSignal":"SIG40"}"#, 168, "killed SIG40"),
             (r#"{"exitSignal":"SIGKILL","exitReason":"outOfMemory"}"#, 137, "out of memory"),
         ] {
-            assert_eq!((ending(json).exit_code(), ending(json).describe().as_str()), (code, words), "{json}");
+            assert_eq!((parse(json).exit_code(), parse(json).describe().as_str()), (code, description), "{json}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `outlive logs`: what a process has printed, and what it prints.
+//! `outlive logs`: print the recorded output of a process, and follow it.
 
 use std::sync::Arc;
 
@@ -6,57 +6,61 @@ use bytes::Bytes;
 use clap::ValueEnum;
 use serde::Deserialize;
 
-use super::failure::{Failure, Result};
-use super::output::{self, Show, Sink};
-use super::process::{Process, find, path};
-use super::signals::{Received, Signals};
-use super::text::amount::{self, Tail};
-use super::text::time;
-use super::wire::client::{Call, Client};
-use super::wire::follow::{Follower, Item, Stream};
-use super::wire::socket::{Start, Wish};
+use super::client::follow::{FollowEvent, Follower, OutputStream};
+use super::client::socket::{ConnectOptions, OutputStart};
+use super::client::stored::{StoredEvent, StoredOutput};
+use super::client::{ApiRequest, Client};
+use super::error::{CliError, Result};
+use super::output::{self, FollowPrinter, Sink};
+use super::process::{Process, find, find_in_boot, process_path};
+use super::signals::{SignalEvent, Signals};
+use super::text::units::{self, Tail};
 
-/// The first look backwards for the last lines; further ones are larger.
-const FIRST_LOOK_BYTES: u64 = 256 * 1024;
-/// Entries in the first look for a time.
-const FIRST_LOOK_ENTRIES: usize = 256;
-const GROWTH: usize = 8;
+/// Size of the first read backwards from the end, in search of the last lines.
+const FIRST_READ_BYTES: u64 = 256 * 1024;
+/// Log entries in the first read backwards, in search of a time.
+const FIRST_READ_ENTRIES: usize = 256;
+/// Each further read is this many times larger.
+const READ_GROWTH: usize = 8;
 
 /// Print the output of a process
 ///
-/// Its stdout goes to stdout, its stderr to stderr, byte by byte as it was printed.
+/// Prints its stdout to stdout and its stderr to stderr, unchanged.
 #[derive(clap::Args)]
 pub(crate) struct Logs {
-    /// Go on until it ends
+    /// Follow output until the process exits
     #[arg(short = 'f', long)]
     follow: bool,
-    /// Only the last N lines; with a unit (500B, 64K, 1M) that many bytes
-    #[arg(short = 'n', long, value_name = "N", value_parser = amount::tail)]
+    /// Print only the last N lines, or bytes with a unit (500B, 64K, 1M)
+    #[arg(short = 'n', long, value_name = "N", value_parser = units::parse_tail)]
     tail: Option<Tail>,
-    /// Only what was printed since then: 10m, or 2026-02-03T04:05:06Z
+    /// Print only output since a duration ago (10m) or a time (2026-02-03T04:05:06Z)
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Only one of them; to stdout
-    #[arg(long, value_enum, value_name = "WHICH")]
-    stream: Option<Which>,
-    /// Both to stdout
+    /// Print only this stream, to stdout
+    #[arg(long, value_enum, value_name = "STREAM")]
+    stream: Option<StreamFilter>,
+    /// Print both streams to stdout
     #[arg(long)]
     merge: bool,
-    /// Id or tag
+    /// Find the process in this boot: current, previous, or an ID; by its ID, tag or label
+    #[arg(long, value_name = "BOOT")]
+    boot: Option<String>,
+    /// Process ID or tag
     id: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Which {
+enum StreamFilter {
     Stdout,
     Stderr,
 }
 
-impl Which {
-    fn wants(which: Option<Self>, stream: Stream) -> bool {
-        match (which, stream) {
-            (Some(Self::Stdout), Stream::Stderr) | (Some(Self::Stderr), Stream::Stdout) => false,
-            // A terminal has only one.
+impl StreamFilter {
+    fn includes(filter: Option<Self>, stream: OutputStream) -> bool {
+        match (filter, stream) {
+            (Some(Self::Stdout), OutputStream::Stderr) | (Some(Self::Stderr), OutputStream::Stdout) => false,
+            // A terminal has only one stream, which every filter includes.
             _ => true,
         }
     }
@@ -64,31 +68,39 @@ impl Which {
 
 impl Logs {
     pub(crate) async fn execute(self, client: Arc<Client>) -> Result<i32> {
-        let since = self.since.as_deref().map(|text| time::moment(text, time::now_ms())).transpose();
-        let since = since.map_err(Failure::Usage)?;
-        let process = find(&client, &self.id).await?;
+        let since = self.since.as_deref().map(|text| units::parse_since(text, units::now_ms())).transpose();
+        let since = since.map_err(CliError::Usage)?;
+        let process = match &self.boot {
+            Some(boot) => find_in_boot(&client, boot, &self.id).await?,
+            None => find(&client, &self.id).await?,
+        };
         if process.status == "created" && !self.follow {
             return Ok(0);
         }
-        let start = self.start(&client, &process, since).await?;
+        let start = self.find_start(&client, &process, since).await?;
         if start == process.output_start && start > 0 && self.tail.is_none() && since.is_none() {
-            output::complain(format!("the first {start} bytes are gone; start it with --log-bytes to keep more"));
+            output::print_error(format!(
+                "the first {start} bytes are gone; use --log-bytes when starting, or a larger history, to keep more"
+            ));
+        }
+        if process.is_stored() {
+            return self.print_stored(client, &process, start).await;
         }
         let end = if self.follow { None } else { Some(process.output_end) };
         self.print(client, &process, start, end).await
     }
 
-    async fn start(&self, client: &Arc<Client>, process: &Process, since: Option<u64>) -> Result<u64> {
+    async fn find_start(&self, client: &Arc<Client>, process: &Process, since: Option<u64>) -> Result<u64> {
         let mut start = process.output_start;
         match self.tail {
             None => {}
             Some(Tail::Bytes(bytes)) if self.stream.is_none() => {
                 start = start.max(process.output_end.saturating_sub(bytes));
             }
-            Some(tail) => start = start.max(self.look_back(client, process, tail).await?),
+            Some(tail) => start = start.max(self.find_tail_start(client, process, tail).await?),
         }
         if let Some(since) = since {
-            start = start.max(first_since(client, process, since).await?);
+            start = start.max(find_offset_since(client, process, since).await?);
         }
         Ok(start)
     }
@@ -98,104 +110,132 @@ impl Logs {
         if end.is_some_and(|end| start >= end) {
             return Ok(0);
         }
-        // Killed by a signal we would leave a hold, and the program would wait for us for ten seconds.
-        let mut signals = Signals::catch()?;
-        let mut show = Show::new(Follower::new(client, wish(process, start, self.follow), process.tty));
+        // A signal must close the connection in order: otherwise its lease would pause the program for ten seconds.
+        let mut signals = Signals::install()?;
+        let options = connect_options(process, start, self.follow);
+        let mut printer = FollowPrinter::new(Follower::new(client, options, process.tty));
         let code = loop {
-            let item = tokio::select! {
-                item = show.next() => item,
-                received = signals.next() => match received {
-                    Received::End(signal) => break signal.exit_code(),
+            let event = tokio::select! {
+                event = printer.next() => event,
+                signal = signals.next() => match signal {
+                    SignalEvent::Terminate(signal) => break signal.exit_code(),
                     _ => continue,
                 },
             };
-            match item {
-                Ok(Item::Output { stream, bytes }) => {
-                    let weight = bytes.len();
-                    show.print(self.sink(stream), bytes, weight);
+            match event {
+                Ok(FollowEvent::Output { stream, bytes }) => {
+                    let log_bytes = bytes.len();
+                    printer.print(self.sink(stream), bytes, log_bytes);
                 }
-                Ok(Item::Gap(gap)) => output::complain(gap.describe()),
-                Ok(Item::Note { message, .. }) => output::complain(message),
-                Ok(Item::Exit(_)) => break 0,
-                Ok(Item::Connected(_) | Item::Lost) => {}
-                Err(failure) => return Err(failure),
+                Ok(FollowEvent::Gap(gap)) => output::print_error(gap.describe()),
+                Ok(FollowEvent::Message { message, .. }) => output::print_error(message),
+                Ok(FollowEvent::Exit(_)) => break 0,
+                Ok(FollowEvent::Connected(_) | FollowEvent::Disconnected) => {}
+                Err(error) => return Err(error),
             }
-            if end.zip(show.follower.position.next()).is_some_and(|(end, next)| next >= end) {
+            if end.zip(printer.follower.position.next()).is_some_and(|(end, next)| next >= end) {
                 break 0;
             }
         };
-        let printed = if code == 0 { show.finish().await } else { Ok(()) };
-        show.close().await;
+        let printed = if code == 0 { printer.finish().await } else { Ok(()) };
+        printer.close().await;
         printed.map(|()| code)
     }
 
-    fn sink(&self, stream: Stream) -> Sink {
+    /// Prints the output of a process that only the history knows.
+    async fn print_stored(&self, client: Arc<Client>, process: &Process, start: u64) -> Result<i32> {
+        let mut stored = StoredOutput::new(client, &process.id, start, process.output_end);
+        while let Some(event) = stored.next().await? {
+            match event {
+                StoredEvent::Output { stream, bytes, .. } => output::write_to(self.sink(stream), &bytes)?,
+                StoredEvent::Gap(gap) => output::print_error(gap.describe()),
+            }
+        }
+        Ok(0)
+    }
+
+    fn sink(&self, stream: OutputStream) -> Sink {
         match stream {
-            _ if !Which::wants(self.stream, stream) => Sink::Nowhere,
-            Stream::Stderr if self.stream.is_none() && !self.merge => Sink::Stderr,
+            _ if !StreamFilter::includes(self.stream, stream) => Sink::Discard,
+            OutputStream::Stderr if self.stream.is_none() && !self.merge => Sink::Stderr,
             _ => Sink::Stdout,
         }
     }
 
-    /// Where the last lines or bytes of the wanted stream begin.
-    async fn look_back(&self, client: &Arc<Client>, process: &Process, tail: Tail) -> Result<u64> {
-        let mut look = FIRST_LOOK_BYTES;
+    /// Finds the offset at which the last lines or bytes of the selected stream start.
+    async fn find_tail_start(&self, client: &Arc<Client>, process: &Process, tail: Tail) -> Result<u64> {
+        let mut read_bytes = FIRST_READ_BYTES;
         loop {
-            let from = process.output_end.saturating_sub(look).max(process.output_start);
-            let mut pieces = pieces(client, process, from).await?;
-            pieces.retain(|piece| Which::wants(self.stream, piece.stream));
+            let from = process.output_end.saturating_sub(read_bytes).max(process.output_start);
+            let mut chunks = read_chunks(client, process, from).await?;
+            chunks.retain(|chunk| StreamFilter::includes(self.stream, chunk.stream));
             let found = match tail {
-                Tail::Lines(lines) => last_lines(&pieces, lines),
-                Tail::Bytes(bytes) => last_bytes(&pieces, bytes),
+                Tail::Lines(lines) => last_lines(&chunks, lines),
+                Tail::Bytes(bytes) => last_bytes(&chunks, bytes),
             };
             match found {
                 Some(start) => return Ok(start),
                 None if from == process.output_start => return Ok(from),
-                None => look = look.saturating_mul(GROWTH as u64),
+                None => read_bytes = read_bytes.saturating_mul(READ_GROWTH as u64),
             }
         }
     }
 }
 
-fn wish(process: &Process, start: u64, is_lossless: bool) -> Wish {
-    Wish { id: process.id.clone(), start: Start::From(start), is_writer: false, is_lossless, size: None }
+fn connect_options(process: &Process, start: u64, is_lossless: bool) -> ConnectOptions {
+    ConnectOptions {
+        id: process.id.clone(),
+        start: OutputStart::From(start),
+        is_writer: false,
+        is_lossless,
+        size: None,
+    }
 }
 
-struct Piece {
+struct OutputChunk {
     offset: u64,
-    stream: Stream,
+    stream: OutputStream,
     bytes: Bytes,
 }
 
-/// The output from `from` to what was the end when we looked.
-async fn pieces(client: &Arc<Client>, process: &Process, from: u64) -> Result<Vec<Piece>> {
-    let mut follower = Follower::new(Arc::clone(client), wish(process, from, false), process.tty);
-    let mut pieces = Vec::new();
+/// Reads the output from `from` to the end that `process` had when it was looked up.
+async fn read_chunks(client: &Arc<Client>, process: &Process, from: u64) -> Result<Vec<OutputChunk>> {
+    let mut chunks = Vec::new();
+    if process.is_stored() {
+        let mut stored = StoredOutput::new(Arc::clone(client), &process.id, from, process.output_end);
+        while let Some(event) = stored.next().await? {
+            if let StoredEvent::Output { offset, stream, bytes } = event {
+                chunks.push(OutputChunk { offset, stream, bytes });
+            }
+        }
+        return Ok(chunks);
+    }
+    let mut follower = Follower::new(Arc::clone(client), connect_options(process, from, false), process.tty);
     while follower.position.next().is_some_and(|next| next < process.output_end) {
         match follower.next().await? {
-            Item::Output { stream, bytes } => {
+            FollowEvent::Output { stream, bytes } => {
                 let offset = follower.position.next().unwrap_or(0).saturating_sub(bytes.len() as u64);
-                pieces.push(Piece { offset, stream, bytes });
+                chunks.push(OutputChunk { offset, stream, bytes });
             }
-            Item::Exit(_) => break,
+            FollowEvent::Exit(_) => break,
             _ => {}
         }
     }
     follower.close().await;
-    Ok(pieces)
+    Ok(chunks)
 }
 
-/// Where the last `lines` lines begin; `None` if there are not that many.
-fn last_lines(pieces: &[Piece], lines: u64) -> Option<u64> {
-    let end = pieces.last().map(|piece| piece.offset + piece.bytes.len() as u64);
+/// Offset at which the last `lines` lines start; `None` if there are fewer.
+fn last_lines(chunks: &[OutputChunk], lines: u64) -> Option<u64> {
+    let end = chunks.last().map(|chunk| chunk.offset + chunk.bytes.len() as u64);
     if lines == 0 {
         return end;
     }
     let mut left = lines;
-    for piece in pieces.iter().rev() {
-        for (at, byte) in piece.bytes.iter().enumerate().rev() {
-            let after = piece.offset + at as u64 + 1;
-            // A line end at the very end belongs to the last line.
+    for chunk in chunks.iter().rev() {
+        for (index, byte) in chunk.bytes.iter().enumerate().rev() {
+            let after = chunk.offset + index as u64 + 1;
+            // A final newline belongs to the last line.
             if *byte == b'\n' && Some(after) != end {
                 left -= 1;
                 if left == 0 {
@@ -207,13 +247,13 @@ fn last_lines(pieces: &[Piece], lines: u64) -> Option<u64> {
     None
 }
 
-/// Where the last `count` bytes begin; `None` if there are not that many.
-fn last_bytes(pieces: &[Piece], count: u64) -> Option<u64> {
+/// Offset at which the last `count` bytes start; `None` if there are fewer.
+fn last_bytes(chunks: &[OutputChunk], count: u64) -> Option<u64> {
     let mut left = count;
-    for piece in pieces.iter().rev() {
-        let length = piece.bytes.len() as u64;
+    for chunk in chunks.iter().rev() {
+        let length = chunk.bytes.len() as u64;
         if length >= left {
-            return Some(piece.offset + length - left);
+            return Some(chunk.offset + length - left);
         }
         left -= length;
     }
@@ -222,28 +262,28 @@ fn last_bytes(pieces: &[Piece], count: u64) -> Option<u64> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry {
+struct LogEntry {
     timestamp_ms: u64,
     offset: u64,
 }
 
 #[derive(Deserialize)]
-struct Entries {
-    entries: Vec<Entry>,
+struct LogEntries {
+    entries: Vec<LogEntry>,
 }
 
 /// Offset of the first byte that was printed at `since` or later.
-async fn first_since(client: &Client, process: &Process, since: u64) -> Result<u64> {
-    let mut look = FIRST_LOOK_ENTRIES;
+async fn find_offset_since(client: &Client, process: &Process, since: u64) -> Result<u64> {
+    let mut count = FIRST_READ_ENTRIES;
     loop {
-        let answer = client.ask(Call::get(path(&process.id, &format!("logs?tail={look}")))).await?;
-        let found: Entries =
-            serde_json::from_value(answer).map_err(|error| Failure::Here(format!("odd log entries: {error}")))?;
-        let is_all = found.entries.len() < look;
-        match found.entries.iter().position(|entry| entry.timestamp_ms >= since) {
-            // Perhaps earlier ones are new enough too.
-            Some(0) if !is_all => look = look.saturating_mul(GROWTH),
-            Some(first) => return Ok(found.entries[first].offset),
+        let response = client.send(ApiRequest::get(process_path(&process.id, &format!("logs?tail={count}")))).await?;
+        let log: LogEntries = serde_json::from_value(response)
+            .map_err(|error| CliError::Local(format!("unexpected log entries: {error}")))?;
+        let is_complete = log.entries.len() < count;
+        match log.entries.iter().position(|entry| entry.timestamp_ms >= since) {
+            // Earlier entries may match too.
+            Some(0) if !is_complete => count = count.saturating_mul(READ_GROWTH),
+            Some(first) => return Ok(log.entries[first].offset),
             None => return Ok(process.output_end),
         }
     }
@@ -253,23 +293,23 @@ async fn first_since(client: &Client, process: &Process, since: u64) -> Result<u
 mod tests {
     use super::*;
 
-    fn piece(offset: u64, text: &'static str) -> Piece {
-        Piece { offset, stream: Stream::Stdout, bytes: Bytes::from_static(text.as_bytes()) }
+    fn chunk(offset: u64, text: &'static str) -> OutputChunk {
+        OutputChunk { offset, stream: OutputStream::Stdout, bytes: Bytes::from_static(text.as_bytes()) }
     }
 
     #[test]
-    fn the_last_lines_at_every_split() {
+    fn last_lines_are_found_at_every_split() {
         let text = "one\ntwo\n\nfour";
         for split in 0..=text.len() {
-            let all = [piece(100, &text[..split]), piece(100 + split as u64, &text[split..])];
+            let all = [chunk(100, &text[..split]), chunk(100 + split as u64, &text[split..])];
             let starts = [0, 1, 2, 3, 4, 5].map(|lines| last_lines(&all, lines));
             assert_eq!(starts, [Some(113), Some(109), Some(108), Some(104), None, None], "{split}");
         }
-        let ended = [piece(0, "a\nb\n")];
+        let ended = [chunk(0, "a\nb\n")];
         assert_eq!([1, 2, 3].map(|lines| last_lines(&ended, lines)), [Some(2), None, None]);
         assert_eq!(last_lines(&[], 3), None);
-        // Bytes of another stream lie in between.
-        let holes = [piece(0, "a\nb"), piece(50, "\nc\n")];
+        // Bytes of another stream are in between.
+        let holes = [chunk(0, "a\nb"), chunk(50, "\nc\n")];
         assert_eq!([1, 2, 3].map(|lines| last_lines(&holes, lines)), [Some(51), Some(2), None]);
         assert_eq!(
             [0, 1, 3, 4, 6, 7].map(|count| last_bytes(&holes, count)),
@@ -278,10 +318,10 @@ mod tests {
     }
 
     #[test]
-    fn streams() {
-        assert!(Which::wants(None, Stream::Stderr));
-        assert!(Which::wants(Some(Which::Stderr), Stream::Stderr));
-        assert!(!Which::wants(Some(Which::Stderr), Stream::Stdout));
-        assert!(Which::wants(Some(Which::Stdout), Stream::Terminal));
+    fn filters_include_one_stream() {
+        assert!(StreamFilter::includes(None, OutputStream::Stderr));
+        assert!(StreamFilter::includes(Some(StreamFilter::Stderr), OutputStream::Stderr));
+        assert!(!StreamFilter::includes(Some(StreamFilter::Stderr), OutputStream::Stdout));
+        assert!(StreamFilter::includes(Some(StreamFilter::Stdout), OutputStream::Terminal));
     }
 }

@@ -1,7 +1,7 @@
-//! The client side: one file per command. Everything else here is what they share.
+//! The client commands. One file per command, or per group of small commands, and the modules that they share.
 //!
 //! ```text
-//!   mod (arguments) ──▶ run, attach, logs … ──▶ wire/ (client, socket, follow) ──▶ server
+//!   mod (arguments) ──▶ run, attach, logs … ──▶ client/ (api, socket, follow) ──▶ server
 //!                             │
 //!                             └──▶ output, input, signals, terminal/ ──▶ the user
 //! ```
@@ -10,69 +10,67 @@
 //!
 //! | code | meaning |
 //! |---|---|
-//! | 0 | done; detached; for `wait`: it happened |
-//! | 1 | the server refused (the code is in the message), or something failed here |
-//! | 2 | the command line makes no sense |
+//! | 0 | success; detached; `wait`: the condition was met |
+//! | 1 | the server refused the request (its code is in the message), or a local error |
+//! | 2 | invalid command line |
 //! | 3 | no server found, or it cannot be reached |
-//! | 124 | `run --timeout`, `wait --timeout`: the time was over |
-//! | 126, 127 | `run`: the program cannot be executed, was not found |
-//! | 128+N | `run`, `attach`, `wait`: the program ended by signal N; or we did |
-//! | other | `run`, `attach`, `wait`: that of the program |
+//! | 124 | `run --timeout`, `wait --timeout`: timed out |
+//! | 125 | `run`, `attach`, `session exec`, `session shell`: outlive itself failed |
+//! | 126, 127 | `run`: the program is not executable, or was not found |
+//! | 128+N | `run`, `attach`, `wait`: signal N ended the program; or signal N ended the CLI |
+//! | other | `run`, `attach`, `wait`: exit code of the program |
 //!
-//! Commands for several processes go on after a failure and return the largest code.
+//! Commands for several processes continue after an error and return the largest code.
 //!
-//! A process is named by its id, by the unique beginning of its id, or by its tag.
+//! A process is named by its ID, by a unique prefix of its ID, or by its tag.
 
 mod attach;
-mod attached;
+mod attach_loop;
+pub(crate) mod client;
 mod config;
+mod error;
 pub(crate) mod events;
 mod exit;
-mod failure;
+mod history;
 mod input;
-mod kill;
+mod lifecycle;
 mod logs;
 mod output;
 mod play;
 mod process;
 mod ps;
 mod record;
-mod restart;
-mod rm;
 mod run;
 mod screen;
 mod send;
 mod session;
-mod signal;
 mod signals;
 mod spec;
 mod start;
 mod status;
-mod stop;
 mod terminal;
 mod text;
+mod token;
 mod upgrade;
 mod wait;
-pub(crate) mod wire;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::access::token;
-use crate::local;
-use failure::{Failure, Result};
-pub(crate) use text::time::utc;
-use wire::client::Client;
-use wire::endpoint::Endpoint;
-use wire::tls::Trust;
+use crate::access::token::first_token;
+use crate::local_daemon;
+use client::Client;
+use client::endpoint::Endpoint;
+use client::tls::Trust;
+use error::{CliError, Result};
 
-/// Which server to talk to.
+/// Options that select the server, common to all commands.
 #[derive(clap::Args)]
-pub(crate) struct Connection {
-    /// Address of the server: http[s]://HOST:PORT or unix:PATH [default: the one on this machine]
+pub(crate) struct ConnectionArgs {
+    /// Server URL: http[s]://HOST:PORT or unix:PATH [default: the local server]
     #[arg(long, global = true, env = "OUTLIVE_URL", value_name = "URL", help_heading = "Connection")]
     pub(crate) url: Option<String>,
-    /// Token that the server asks for
+    /// Access token
     #[arg(
         long,
         global = true,
@@ -82,10 +80,10 @@ pub(crate) struct Connection {
         help_heading = "Connection"
     )]
     pub(crate) token: Option<String>,
-    /// Certificate authority (PEM) of the server [default: the system's]
+    /// CA certificates (PEM) that sign the server's certificate [default: the system's]
     #[arg(long, global = true, env = "OUTLIVE_CA_CERT", value_name = "FILE", help_heading = "Connection")]
     pub(crate) ca_cert: Option<PathBuf>,
-    /// Where servers on this machine leave their address
+    /// Directory in which local servers publish their address
     #[arg(long, global = true, env = "OUTLIVE_STATE_DIR", value_name = "DIR", help_heading = "Connection")]
     pub(crate) state_dir: Option<PathBuf>,
 }
@@ -93,89 +91,92 @@ pub(crate) struct Connection {
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     Run(run::Run),
-    /// Start something and print its id
+    /// Start a process in the background and print its ID
     Start(start::Start),
     /// List processes
     Ps(ps::Ps),
     Logs(logs::Logs),
     Attach(attach::Attach),
     Send(send::Send),
-    /// Send a signal to a process and all its children
-    Signal(signal::Signal),
-    /// End processes: TERM to the whole tree, KILL after a grace time
-    Stop(stop::Stop),
-    /// Kill processes with all their children
-    Kill(kill::Kill),
-    /// End processes if they run, and start them again in place
-    Restart(restart::Restart),
-    /// Forget processes that have ended, with their output
-    Rm(rm::Rm),
+    /// Send a signal to a process and its descendants
+    Signal(lifecycle::Signal),
+    /// Stop processes and their descendants: SIGTERM, then SIGKILL after a grace period
+    Stop(lifecycle::Stop),
+    /// Kill processes and their descendants
+    Kill(lifecycle::Kill),
+    /// Restart processes, or start created ones
+    Restart(lifecycle::Restart),
+    /// Remove exited processes and their output
+    Rm(lifecycle::Rm),
     Wait(wait::Wait),
+    History(history::History),
     Session(session::Session),
     Screen(screen::Screen),
     Record(record::Record),
     Play(play::Play),
-    /// Follow what happens to processes
+    /// Stream events of processes and sessions
     Events(events::Events),
     /// Show or change limits
     Config(config::Config),
-    /// Show how the server is
+    Token(token::Token),
+    /// Show server status
     Status(status::Status),
-    /// Replace the running server by the binary on disk; programs run on
+    /// Replace the running server with the binary on disk; processes keep running
     Upgrade(upgrade::Upgrade),
 }
 
-/// Runs a command; returns the exit code.
-pub(crate) async fn execute(command: Command, connection: Connection) -> i32 {
-    // Their exit codes are the program's: our own failures must be told apart.
-    let is_programs = match &command {
+/// Runs a command and returns the exit code.
+pub(crate) async fn execute(command: Command, connection: ConnectionArgs) -> i32 {
+    // These commands return the program's exit code, so errors of outlive need a code of their own.
+    let returns_program_code = match &command {
         Command::Run(_) | Command::Attach(_) => true,
-        Command::Session(session) => session.runs_commands(),
+        Command::Session(session) => session.returns_program_code(),
         _ => false,
     };
-    let done = match command {
+    let result = match command {
         Command::Play(play) if play.is_file() => play.play_file().await,
         command => match find_server(connection) {
             Ok(endpoint) => dispatch(command, Arc::new(Client::new(endpoint))).await,
-            Err(failure) => Err(failure),
+            Err(error) => Err(error),
         },
     };
-    done.unwrap_or_else(|failure| {
-        if !output::is_closed(&failure) {
-            output::complain(&failure);
+    result.unwrap_or_else(|error| {
+        if !error.is_output_closed() {
+            output::print_error(&error);
         }
-        match failure {
-            Failure::Usage(_) | Failure::OutputClosed => failure.exit_code(),
-            _ if is_programs => exit::OWN_FAILURE,
-            _ => failure.exit_code(),
+        match error {
+            CliError::Usage(_) | CliError::OutputClosed => error.exit_code(),
+            _ if returns_program_code => exit::CLI_ERROR,
+            _ => error.exit_code(),
         }
     })
 }
 
-fn find_server(connection: Connection) -> Result<Endpoint> {
+fn find_server(connection: ConnectionArgs) -> Result<Endpoint> {
     let url = connection.url.filter(|url| !url.is_empty());
-    let dir = local::state_dir(connection.state_dir.as_deref());
+    let dir = local_daemon::state_dir(connection.state_dir.as_deref());
     let mut endpoint = if let Some(url) = &url {
-        let mut endpoint = Endpoint::parse(url).map_err(Failure::Usage)?;
-        // One on this machine that was named all the same.
-        if let Some(found) = local::at(&dir, &endpoint.shown).filter(|_| endpoint.token.is_none()) {
-            endpoint.token = found.token.or_else(|| token::first_in(found.token_file.as_deref()?));
-            endpoint.trust = found.certificate.map_or(Trust::System, Trust::Exactly);
+        let mut endpoint = Endpoint::parse(url).map_err(CliError::Usage)?;
+        // The URL may name a local server, whose state file has the token and the certificate.
+        if let Some(found) = local_daemon::find_by_url(&dir, &endpoint.display_url).filter(|_| endpoint.token.is_none())
+        {
+            endpoint.token = found.token.or_else(|| first_token(found.token_file.as_deref()?));
+            endpoint.trust = found.certificate.map_or(Trust::System, Trust::Pinned);
         }
         endpoint
     } else {
-        let found = local::find(&dir).ok_or_else(|| match local::without_holder(&dir) {
-            Some(url) => Failure::NoHolder(url),
-            None => Failure::NoServer(dir),
+        let found = local_daemon::find(&dir).ok_or_else(|| match local_daemon::find_orphaned_url(&dir) {
+            Some(url) => CliError::NoHolder(url),
+            None => CliError::NoServer(dir),
         })?;
-        let mut endpoint = Endpoint::parse(&found.url).map_err(Failure::Here)?;
-        endpoint.is_here = true;
-        endpoint.token = found.token.or_else(|| token::first_in(found.token_file.as_deref()?));
-        endpoint.trust = found.certificate.map_or(Trust::System, Trust::Exactly);
+        let mut endpoint = Endpoint::parse(&found.url).map_err(CliError::Local)?;
+        endpoint.is_local = true;
+        endpoint.token = found.token.or_else(|| first_token(found.token_file.as_deref()?));
+        endpoint.trust = found.certificate.map_or(Trust::System, Trust::Pinned);
         endpoint
     };
     if let Some(file) = connection.ca_cert {
-        endpoint.trust = Trust::Authority(file);
+        endpoint.trust = Trust::CaFile(file);
     }
     endpoint.token = connection.token.filter(|token| !token.is_empty()).or(endpoint.token);
     Ok(endpoint)
@@ -195,12 +196,14 @@ async fn dispatch(command: Command, client: Arc<Client>) -> Result<i32> {
         Command::Restart(restart) => restart.execute(client).await,
         Command::Rm(rm) => rm.execute(client).await,
         Command::Wait(wait) => wait.execute(client).await,
+        Command::History(history) => history.execute(client).await,
         Command::Session(session) => session.execute(client).await,
         Command::Screen(screen) => screen.execute(client).await,
         Command::Record(record) => record.execute(client).await,
         Command::Play(play) => play.execute(client).await,
         Command::Events(events) => events.execute(client).await,
         Command::Config(config) => config.execute(client).await,
+        Command::Token(token) => token.execute(client).await,
         Command::Status(status) => status.execute(client).await,
         Command::Upgrade(upgrade) => upgrade.execute(client).await,
     }

@@ -1,17 +1,17 @@
-//! A process as the client sees it, and how people name one.
+//! Process records of the API, and looking up a process by ID, ID prefix or tag.
 
 use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::exit::Ending;
-use super::failure::{Failure, Result};
-use super::wire::client::{Call, Client};
-use super::wire::endpoint::escape;
+use super::client::endpoint::escape;
+use super::client::{ApiRequest, Client};
+use super::error::{CliError, Result};
+use super::exit::ExitStatus;
 
-/// Shorter beginnings of an id are refused: too easily somebody else's.
-const SHORTEST_PREFIX: usize = 4;
+/// Shorter ID prefixes are rejected: they match unrelated processes too easily.
+const MIN_PREFIX_CHARS: usize = 4;
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -31,21 +31,33 @@ pub(crate) struct Process {
     pub(crate) exited_at_ms: Option<u64>,
     pub(crate) output_start: u64,
     pub(crate) output_end: u64,
+    /// The boot of a process that only the history knows.
+    pub(crate) boot_id: Option<String>,
     #[serde(flatten)]
-    pub(crate) ending: Ending,
+    pub(crate) exit_status: ExitStatus,
 }
 
 impl Process {
-    pub(crate) fn of(value: Value) -> Result<Self> {
-        serde_json::from_value(value).map_err(|error| Failure::Here(format!("the answer is not a process: {error}")))
+    pub(crate) fn from_json(value: Value) -> Result<Self> {
+        serde_json::from_value(value).map_err(|error| CliError::Local(format!("unexpected process record: {error}")))
     }
 
     pub(crate) fn is_exited(&self) -> bool {
         self.status == "exited"
     }
 
-    /// Its command as one line.
-    pub(crate) fn line(&self) -> String {
+    /// Only the history knows it: its output can be read, and nothing can be attached.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.boot_id.is_some()
+    }
+
+    /// The ID of an earlier boot, or `current`.
+    pub(crate) fn boot_name(&self) -> &str {
+        self.boot_id.as_deref().unwrap_or("current")
+    }
+
+    /// The command as a shell would accept it.
+    pub(crate) fn command_line(&self) -> String {
         if self.shell {
             return self.command.clone();
         }
@@ -53,13 +65,13 @@ impl Process {
         words.map(|word| quote(word)).collect::<Vec<_>>().join(" ")
     }
 
-    /// What to call it when talking to the user.
-    pub(crate) fn name(&self) -> &str {
+    /// The tag, or else the ID.
+    pub(crate) fn display_name(&self) -> &str {
         self.tag.as_deref().unwrap_or(&self.id)
     }
 }
 
-/// A word as a shell would need it.
+/// Quotes a word for a shell, if needed.
 fn quote(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./=:,@%+".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -68,78 +80,107 @@ fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// `/v1/processes/ID/what`.
-pub(crate) fn path(id: &str, what: &str) -> String {
-    let slash = if what.is_empty() || what.starts_with('?') { "" } else { "/" };
-    format!("/v1/processes/{}{slash}{what}", escape(id))
+/// `/v1/processes/ID/SUFFIX`.
+pub(crate) fn process_path(id: &str, suffix: &str) -> String {
+    let slash = if suffix.is_empty() || suffix.starts_with('?') { "" } else { "/" };
+    format!("/v1/processes/{}{slash}{suffix}", escape(id))
 }
 
-/// What the server calls it: an id as it is, everything else is a tag.
-fn reference(name: &str) -> String {
+/// Turns a name from the command line into the form of the API: an ID, or `tag:NAME`.
+fn id_or_tag(name: &str) -> String {
     if name.starts_with("proc_") || name.starts_with("tag:") { name.to_owned() } else { format!("tag:{name}") }
 }
 
-/// Finds a process by id, tag, or the unique beginning of its id.
+/// Finds a process by ID, tag or unique ID prefix.
 pub(crate) async fn find(client: &Arc<Client>, name: &str) -> Result<Process> {
-    match client.ask(Call::get(path(&reference(name), ""))).await {
-        Ok(value) => Process::of(value),
-        Err(failure) if failure.status() == Some(404) => find_by_prefix(client, name, failure).await,
-        Err(failure) => Err(failure),
+    match client.send(ApiRequest::get(process_path(&id_or_tag(name), ""))).await {
+        Ok(value) => Process::from_json(value),
+        Err(error) if error.http_status() == Some(404) => find_by_prefix(client, name, error).await,
+        Err(error) => Err(error),
     }
 }
 
-async fn find_by_prefix(client: &Arc<Client>, name: &str, not_found: Failure) -> Result<Process> {
-    let mut fitting = list(client, true).await?;
-    fitting.retain(|process| is_prefix(name, &process.id));
-    match fitting.len() {
+/// Finds a process in a boot by ID, unique ID prefix, tag or label. Of several with one tag or label, the newest.
+pub(crate) async fn find_in_boot(client: &Arc<Client>, boot: &str, name: &str) -> Result<Process> {
+    let processes = list_boot(client, boot).await?.into_iter().map(Process::from_json).collect::<Result<Vec<_>>>()?;
+    let tag = name.strip_prefix("tag:").unwrap_or(name);
+    let is_named = [
+        |process: &Process, name: &str| process.id == name,
+        |process: &Process, name: &str| process.tag.as_deref() == Some(name),
+        |process: &Process, name: &str| process.label.as_deref() == Some(name),
+    ];
+    let mut named = is_named.iter().filter_map(|is_named| processes.iter().rfind(|process| is_named(process, tag)));
+    if let Some(process) = named.next() {
+        return Ok(process.clone());
+    }
+    let not_found = CliError::Local(format!("no process {name} in boot {boot}; list them with `outlive history ls`"));
+    only_prefix_match(processes, name, not_found)
+}
+
+async fn find_by_prefix(client: &Arc<Client>, name: &str, not_found: CliError) -> Result<Process> {
+    only_prefix_match(list(client, true).await?, name, not_found)
+}
+
+/// The one process whose ID starts with `name`.
+pub(crate) fn only_prefix_match(processes: Vec<Process>, name: &str, not_found: CliError) -> Result<Process> {
+    let mut matching: Vec<Process> = processes.into_iter().filter(|process| is_prefix(name, &process.id)).collect();
+    match matching.len() {
         0 => Err(not_found),
-        1 => fitting.pop().ok_or(not_found),
-        count => Err(Failure::Here(format!("{name} is the beginning of {count} ids; give more of it (ambiguous)"))),
+        1 => matching.pop().ok_or(not_found),
+        count => Err(CliError::Local(format!("{name} matches {count} process IDs; use a longer prefix (ambiguous)"))),
     }
 }
 
 fn is_prefix(name: &str, id: &str) -> bool {
     let (name, id) = (name.strip_prefix("proc_").unwrap_or(name), id.strip_prefix("proc_").unwrap_or(id));
-    name.len() >= SHORTEST_PREFIX && id.starts_with(name)
+    name.len() >= MIN_PREFIX_CHARS && id.starts_with(name)
 }
 
-pub(crate) async fn list(client: &Client, with_runs: bool) -> Result<Vec<Process>> {
-    list_json(client, with_runs).await?.into_iter().map(Process::of).collect()
+pub(crate) async fn list(client: &Client, include_runs: bool) -> Result<Vec<Process>> {
+    list_json(client, include_runs).await?.into_iter().map(Process::from_json).collect()
 }
 
-pub(crate) async fn list_json(client: &Client, with_runs: bool) -> Result<Vec<Value>> {
-    let all = if with_runs { "?all=true" } else { "" };
-    match client.ask(Call::get(format!("/v1/processes{all}"))).await? {
-        Value::Object(mut answer) => match answer.remove("processes") {
+pub(crate) async fn list_json(client: &Client, include_runs: bool) -> Result<Vec<Value>> {
+    request_list(client, if include_runs { "?all=true" } else { "" }).await
+}
+
+/// All processes of a boot (`current`, `previous`, `all` or an ID), which needs the scope admin.
+pub(crate) async fn list_boot(client: &Client, boot: &str) -> Result<Vec<Value>> {
+    request_list(client, &format!("?all=true&boot={}", escape(boot))).await
+}
+
+async fn request_list(client: &Client, query: &str) -> Result<Vec<Value>> {
+    match client.send(ApiRequest::get(format!("/v1/processes{query}"))).await? {
+        Value::Object(mut response) => match response.remove("processes") {
             Some(Value::Array(processes)) => Ok(processes),
-            _ => Err(Failure::Here("the answer is not a list of processes".into())),
+            _ => Err(CliError::Local("unexpected response: no list of processes".into())),
         },
-        _ => Err(Failure::Here("the answer is not a list of processes".into())),
+        _ => Err(CliError::Local("unexpected response: no list of processes".into())),
     }
 }
 
-/// Does something to each; goes on after a failure, and the worst exit code counts.
-pub(crate) async fn each<F>(client: &Arc<Client>, names: &[String], mut act: F) -> Result<i32>
+/// Applies `action` to each process. Continues after an error and returns the largest exit code.
+pub(crate) async fn for_each<F>(client: &Arc<Client>, names: &[String], mut action: F) -> Result<i32>
 where
     F: AsyncFnMut(&Arc<Client>, Process) -> Result<i32>,
 {
-    let mut worst = 0;
+    let mut max_code = 0;
     for name in names {
-        let done = match find(client, name).await {
-            Ok(process) => act(client, process).await,
-            Err(failure) => Err(failure),
+        let result = match find(client, name).await {
+            Ok(process) => action(client, process).await,
+            Err(error) => Err(error),
         };
-        let code = match done {
+        let code = match result {
             Ok(code) => code,
-            Err(failure) if super::output::is_closed(&failure) => return Err(failure),
-            Err(failure) => {
-                super::output::complain(&failure);
-                failure.exit_code()
+            Err(error) if error.is_output_closed() => return Err(error),
+            Err(error) => {
+                super::output::print_error(&error);
+                error.exit_code()
             }
         };
-        worst = worst.max(code);
+        max_code = max_code.max(code);
     }
-    Ok(worst)
+    Ok(max_code)
 }
 
 #[cfg(test)]
@@ -147,16 +188,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names() {
-        assert_eq!(reference("proc_01abc"), "proc_01abc");
-        assert_eq!(reference("tag:web"), "tag:web");
-        assert_eq!(reference("web"), "tag:web");
-        assert_eq!(path("tag:a b", "logs?x=1"), "/v1/processes/tag:a%20b/logs?x=1");
-        assert_eq!(path("proc_1", "?force=true"), "/v1/processes/proc_1?force=true");
+    fn names_are_ids_or_tags() {
+        assert_eq!(id_or_tag("proc_01abc"), "proc_01abc");
+        assert_eq!(id_or_tag("tag:web"), "tag:web");
+        assert_eq!(id_or_tag("web"), "tag:web");
+        assert_eq!(process_path("tag:a b", "logs?x=1"), "/v1/processes/tag:a%20b/logs?x=1");
+        assert_eq!(process_path("proc_1", "?force=true"), "/v1/processes/proc_1?force=true");
     }
 
     #[test]
-    fn prefixes() {
+    fn id_prefixes_have_a_minimum_length() {
         let id = "proc_01kabcdef";
         for name in ["proc_01ka", "01ka", "proc_01kabcdef"] {
             assert!(is_prefix(name, id), "{name}");
@@ -167,13 +208,13 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_quoted_where_needed() {
+    fn command_lines_are_quoted_where_needed() {
         let process = |command: &str, args: &[&str]| Process {
             command: command.into(),
             args: args.iter().map(|&arg| arg.into()).collect(),
             ..Process::default()
         };
-        assert_eq!(process("ls", &["-la", "/tmp"]).line(), "ls -la /tmp");
-        assert_eq!(process("sh", &["-c", "echo 'hi'", ""]).line(), "sh -c 'echo '\\''hi'\\''' ''");
+        assert_eq!(process("ls", &["-la", "/tmp"]).command_line(), "ls -la /tmp");
+        assert_eq!(process("sh", &["-c", "echo 'hi'", ""]).command_line(), "sh -c 'echo '\\''hi'\\''' ''");
     }
 }

@@ -1,4 +1,4 @@
-//! `outlive run`: a command to its end, as if it ran here.
+//! `outlive run`: run a command in the foreground, as if it ran locally.
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -7,99 +7,104 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::attach::End;
-use super::attached::{Attached, Plan};
-use super::exit::{BY_SIGNAL, Ending};
-use super::failure::{Failure, Result};
-use super::input::{self, Feeder};
-use super::output::{self, Show, Sink};
-use super::process::{Process, find, path};
-use super::rm::remove;
-use super::signals::{self, Received, Signals};
-use super::spec::{SpecArgs, create};
+use super::attach_loop::{AttachLoop, AttachOptions, AttachOutcome};
+use super::client::follow::{FollowEvent, Follower, OutputStream};
+use super::client::socket::{ConnectOptions, OutputStart};
+use super::client::{ApiRequest, Client};
+use super::error::{CliError, Result};
+use super::exit::{ExitStatus, SIGNAL_BASE};
+use super::input::{self, InputWriter};
+use super::lifecycle::remove;
+use super::output::{self, FollowPrinter, Sink};
+use super::process::{Process, find, process_path};
+use super::signals::{self, SignalEvent, Signals};
+use super::spec::{SpecArgs, create_process};
 use super::terminal;
-use super::terminal::keys::{self, Keys};
-use super::wire::client::{Call, Client};
-use super::wire::follow::{Follower, Item, Stream};
-use super::wire::socket::{Start, Wish};
+use super::terminal::keys::{self, DetachKeys};
 
-/// What a shell reports of a program that is not there, and of one that cannot be executed.
+/// Exit codes of a shell for a program that was not found or is not executable.
 const NOT_FOUND: i32 = 127;
 const NOT_EXECUTABLE: i32 = 126;
-/// What a shell reports of a program whose reader went away.
-const BY_CLOSED_PIPE: i32 = BY_SIGNAL + 13;
+/// Exit code of a shell for a program that SIGPIPE ended.
+const SIGPIPE_CODE: i32 = SIGNAL_BASE + 13;
 
-/// Run a command to its end as if it ran here
+/// Run a command in the foreground
 ///
-/// Its output is ours, its exit code too: 128+N after signal N, 124 after --timeout, 127 if it was not found, 125 if outlive itself failed. Ctrl-C
-/// goes to the program and its children; the second one kills them. Should the server die meanwhile, nothing is lost.
+/// Prints the command's output and exits with its exit code, 128+N after signal N, 124 after --timeout, 126 if it is
+/// not executable, 127 if it was not found, or 125 if outlive itself failed.
+///
+/// The first Ctrl-C interrupts the command and its descendants, the second kills them. No output is lost if the server
+/// restarts.
 #[derive(clap::Args)]
 pub(crate) struct Run {
     /// Forward stdin even if it is a terminal
     #[arg(short = 'i', long, conflicts_with = "no_stdin")]
     interactive: bool,
-    /// Do not forward stdin [default: forwarded unless it is a terminal]
+    /// Do not forward stdin [default: forward it unless it is a terminal]
     #[arg(short = 'n', long)]
     no_stdin: bool,
-    /// On a terminal of its own, with this one as its window (detach with Ctrl-\ d, then it runs on)
+    /// Allocate a terminal and attach to it (detach with Ctrl-\ d)
     #[arg(short = 't', long)]
     tty: bool,
-    /// Start it, print its id and return
+    /// Run in the background and print the process ID
     #[arg(short = 'd', long, conflicts_with = "tty")]
     detach: bool,
-    /// Keep its record and output after the end
+    /// Keep the process record and output after exit
     #[arg(long)]
     keep: bool,
-    /// Keys that detach from -t
+    /// Key sequence for detaching from -t, or none
     #[arg(long, value_name = "KEYS", env = "OUTLIVE_DETACH_KEYS", default_value = keys::DEFAULT)]
-    detach_keys: Keys,
+    detach_keys: DetachKeys,
     #[command(flatten)]
     spec: SpecArgs,
 }
 
 impl Run {
     pub(crate) async fn execute(self, client: Arc<Client>) -> Result<i32> {
-        let body = self.spec.body(&client.endpoint)?;
+        let body = self.spec.to_json(&client.endpoint)?;
         if self.detach {
-            let (process, _) = create(&client, body).await?;
-            output::line(process.id)?;
+            let (process, _) = create_process(&client, body).await?;
+            output::print_line(process.id)?;
             return Ok(0);
         }
-        let ran = if self.tty { self.on_terminal(client, body).await } else { self.on_pipes(client, body).await };
-        ran.or_else(|failure| match shell_code(&failure) {
+        let result = if self.tty { self.run_attached(client, body).await } else { self.run_piped(client, body).await };
+        result.or_else(|error| match shell_exit_code(&error) {
             Some(code) => {
-                output::complain(failure);
+                output::print_error(error);
                 Ok(code)
             }
-            None => Err(failure),
+            None => Err(error),
         })
     }
 
-    async fn on_terminal(self, client: Arc<Client>, mut body: Map<String, Value>) -> Result<i32> {
+    async fn run_attached(self, client: Arc<Client>, mut body: Map<String, Value>) -> Result<i32> {
         body.insert("tty".into(), true.into());
         if let Some(size) = terminal::size() {
             body.insert("cols".into(), size.cols.into());
             body.insert("rows".into(), size.rows.into());
         }
-        let (process, _) = create(&client, body).await?;
-        let plan = Plan {
-            start: Start::From(0),
-            overlay: None,
+        let (process, _) = create_process(&client, body).await?;
+        let options = AttachOptions {
+            start: OutputStart::From(0),
+            alternate_screen: None,
             is_read_only: false,
             keys: self.detach_keys,
-            is_announced: false,
+            announce: false,
         };
-        match Attached::new(Arc::clone(&client), &process, plan)?.run().await? {
-            End::Exited(ending) => {
-                clean_up(&client, &process.id, self.keep).await;
-                Ok(ending.exit_code())
+        match AttachLoop::new(Arc::clone(&client), &process, options)?.run().await? {
+            AttachOutcome::Exited(exit_status) => {
+                remove_record(&client, &process.id, self.keep).await;
+                Ok(exit_status.exit_code())
             }
-            End::Detached => {
-                output::remark(format!("detached; the program runs on: outlive attach {}", process.name()));
+            AttachOutcome::Detached => {
+                output::print_notice(format!(
+                    "detached; the process keeps running; attach with `outlive attach {}`",
+                    process.display_name()
+                ));
                 Ok(0)
             }
-            // Our terminal is gone, so the program's is too.
-            End::Signalled(code) => {
+            // The user's terminal is gone, so the program loses its terminal too.
+            AttachOutcome::Signalled(code) => {
                 if !self.keep {
                     let _ = remove(&client, &process.id, true).await;
                 }
@@ -108,80 +113,91 @@ impl Run {
         }
     }
 
-    async fn on_pipes(self, client: Arc<Client>, mut body: Map<String, Value>) -> Result<i32> {
-        let forwards = self.interactive || (!self.no_stdin && !io::stdin().is_terminal());
-        body.insert("stdinMode".into(), if forwards { "pipe" } else { "null" }.into());
-        // Connected before it starts, so that it cannot print more than its log holds before we look.
+    async fn run_piped(self, client: Arc<Client>, mut body: Map<String, Value>) -> Result<i32> {
+        let forward_stdin = self.interactive || (!self.no_stdin && !io::stdin().is_terminal());
+        body.insert("stdinMode".into(), if forward_stdin { "pipe" } else { "null" }.into());
+        if !self.keep {
+            // It is removed as soon as it has ended.
+            body.insert("history".into(), false.into());
+        }
+        // Started only after the CLI is connected, so that early output cannot be overwritten in the log.
         body.insert("start".into(), false.into());
-        let signals = Signals::catch()?.with_suspend()?;
-        let (process, _) = create(&client, body).await?;
-        let wish =
-            Wish { id: process.id.clone(), start: Start::From(0), is_writer: false, is_lossless: true, size: None };
-        let show = Show::new(Follower::new(Arc::clone(&client), wish, false));
+        let signals = Signals::install()?.with_suspend()?;
+        let (process, _) = create_process(&client, body).await?;
+        let options = ConnectOptions {
+            id: process.id.clone(),
+            start: OutputStart::From(0),
+            is_writer: false,
+            is_lossless: true,
+            size: None,
+        };
+        let printer = FollowPrinter::new(Follower::new(Arc::clone(&client), options, false));
         let starting = tokio::spawn(start(Arc::clone(&client), process.id.clone()));
-        let stdin = forwards.then(input::read);
-        let running = Running {
+        let stdin = forward_stdin.then(input::spawn_stdin_reader);
+        let run = RunLoop {
             client: Arc::clone(&client),
             id: process.id.clone(),
-            show,
+            printer,
             signals,
             stdin,
-            feeding: None,
+            stdin_task: None,
             interrupts: 0,
         };
-        match running.run(starting).await {
-            Ok(Some(ending)) => {
-                clean_up(&client, &process.id, self.keep).await;
-                Ok(ending.exit_code())
+        match run.run(starting).await {
+            Ok(Some(exit_status)) => {
+                remove_record(&client, &process.id, self.keep).await;
+                Ok(exit_status.exit_code())
             }
             Ok(None) => {
-                output::complain(format!("left; it may still run: outlive kill {}", process.id));
-                Ok(signals::Ending::Interrupt.exit_code())
+                output::print_error(format!(
+                    "the process may still be running; kill it with `outlive kill {}`",
+                    process.id
+                ));
+                Ok(signals::TerminationSignal::Interrupt.exit_code())
             }
-            Err(failure) => self.failed(&client, &process.id, failure).await,
+            Err(error) => self.on_error(&client, &process.id, error).await,
         }
     }
 
-    async fn failed(&self, client: &Client, id: &str, failure: Failure) -> Result<i32> {
-        match failure {
-            // As a local command would die of SIGPIPE.
-            Failure::OutputClosed => {
+    async fn on_error(&self, client: &Client, id: &str, error: CliError) -> Result<i32> {
+        match error {
+            // A local command would be ended by SIGPIPE.
+            CliError::OutputClosed => {
                 if !self.keep {
                     let _ = remove(client, id, true).await;
                 }
-                Ok(BY_CLOSED_PIPE)
+                Ok(SIGPIPE_CODE)
             }
-            // It never started: nothing to keep.
-            Failure::Problem(_) => {
+            // The program never started, so there is nothing to keep.
+            CliError::Problem(_) => {
                 let _ = remove(client, id, false).await;
-                Err(failure)
+                Err(error)
             }
-            _ => Err(failure),
+            _ => Err(error),
         }
     }
 }
 
-/// What a shell would return for a program that could not be started.
-fn shell_code(failure: &Failure) -> Option<i32> {
-    match failure.code() {
+fn shell_exit_code(error: &CliError) -> Option<i32> {
+    match error.problem_code() {
         Some("command_not_found") => Some(NOT_FOUND),
         Some("not_executable") => Some(NOT_EXECUTABLE),
         _ => None,
     }
 }
 
-/// The record is of no use to anybody who saw the output.
-async fn clean_up(client: &Client, id: &str, keep: bool) {
-    if !keep && let Err(failure) = remove(client, id, false).await {
-        output::complain(format!("could not remove {id}: {failure}"));
+/// Removes the record: its output has been printed.
+async fn remove_record(client: &Client, id: &str, keep: bool) {
+    if !keep && let Err(error) = remove(client, id, false).await {
+        output::print_error(format!("cannot remove {id}: {error}"));
     }
 }
 
-/// Starts a reserved process, also if the server dies in between.
+/// Starts a created process, even if the server dies meanwhile.
 async fn start(client: Arc<Client>, id: String) -> Result<()> {
     loop {
-        match client.ask(Call::post(path(&id, "start"))).await {
-            Err(Failure::Lost { .. }) => {
+        match client.send(ApiRequest::post(process_path(&id, "start"))).await {
+            Err(CliError::ConnectionLost { .. }) => {
                 let process: Process = find(&client, &id).await?;
                 if process.status != "created" {
                     return Ok(());
@@ -192,131 +208,131 @@ async fn start(client: Arc<Client>, id: String) -> Result<()> {
     }
 }
 
-struct Running {
+struct RunLoop {
     client: Arc<Client>,
     id: String,
-    show: Show,
+    printer: FollowPrinter,
     signals: Signals,
     stdin: Option<mpsc::Receiver<bytes::Bytes>>,
-    feeding: Option<JoinHandle<()>>,
+    stdin_task: Option<JoinHandle<()>>,
     interrupts: u32,
 }
 
-impl Running {
-    /// `None`: the user insisted on leaving.
-    async fn run(mut self, starting: JoinHandle<Result<()>>) -> Result<Option<Ending>> {
-        let ended = self.work(starting).await;
-        if let Some(feeding) = &self.feeding {
-            feeding.abort();
+impl RunLoop {
+    /// `None`: the user left with a third Ctrl-C.
+    async fn run(mut self, starting: JoinHandle<Result<()>>) -> Result<Option<ExitStatus>> {
+        let result = self.run_loop(starting).await;
+        if let Some(task) = &self.stdin_task {
+            task.abort();
         }
-        let printed = if matches!(ended, Ok(Some(_))) { self.show.finish().await } else { Ok(()) };
-        self.show.close().await;
-        printed.and(ended)
+        let printed = if matches!(result, Ok(Some(_))) { self.printer.finish().await } else { Ok(()) };
+        self.printer.close().await;
+        printed.and(result)
     }
 
-    async fn work(&mut self, mut starting: JoinHandle<Result<()>>) -> Result<Option<Ending>> {
+    async fn run_loop(&mut self, mut starting: JoinHandle<Result<()>>) -> Result<Option<ExitStatus>> {
         let mut is_started = false;
         loop {
             tokio::select! {
                 biased;
                 started = &mut starting, if !is_started => {
-                    started.unwrap_or_else(|error| Err(Failure::Here(error.to_string())))?;
+                    started.unwrap_or_else(|error| Err(CliError::Local(error.to_string())))?;
                     is_started = true;
-                    self.feed();
+                    self.spawn_stdin_task();
                 }
-                received = self.signals.next() => {
-                    if self.signal(received).await {
+                signal = self.signals.next() => {
+                    if self.on_signal(signal).await {
                         return Ok(None);
                     }
                 }
-                item = self.show.next() => {
-                    if let Some(ending) = self.item(item?) {
-                        return Ok(Some(ending));
+                event = self.printer.next() => {
+                    if let Some(exit_status) = self.on_event(event?) {
+                        return Ok(Some(exit_status));
                     }
                 }
             }
         }
     }
 
-    fn item(&mut self, item: Item) -> Option<Ending> {
-        match item {
-            Item::Output { stream, bytes } => {
-                let weight = bytes.len();
-                let sink = if stream == Stream::Stderr { Sink::Stderr } else { Sink::Stdout };
-                self.show.print(sink, bytes, weight);
+    fn on_event(&mut self, event: FollowEvent) -> Option<ExitStatus> {
+        match event {
+            FollowEvent::Output { stream, bytes } => {
+                let log_bytes = bytes.len();
+                let sink = if stream == OutputStream::Stderr { Sink::Stderr } else { Sink::Stdout };
+                self.printer.print(sink, bytes, log_bytes);
             }
-            Item::Gap(gap) => output::complain(gap.describe()),
-            Item::Note { message, .. } => output::complain(message),
-            Item::Exit(ending) => return Some(ending),
-            Item::Connected(_) | Item::Lost => {}
+            FollowEvent::Gap(gap) => output::print_error(gap.describe()),
+            FollowEvent::Message { message, .. } => output::print_error(message),
+            FollowEvent::Exit(exit_status) => return Some(exit_status),
+            FollowEvent::Connected(_) | FollowEvent::Disconnected => {}
         }
         None
     }
 
-    /// Sends our stdin, then its end.
-    fn feed(&mut self) {
+    /// Forwards stdin until end of file, then closes the stdin of the process.
+    fn spawn_stdin_task(&mut self) {
         let Some(mut stdin) = self.stdin.take() else {
             return;
         };
-        let mut feeder = Feeder::new(Arc::clone(&self.client), &self.id, true);
-        self.feeding = Some(tokio::spawn(async move {
-            let feed = async {
+        let mut writer = InputWriter::new(Arc::clone(&self.client), &self.id, true);
+        self.stdin_task = Some(tokio::spawn(async move {
+            let forward = async {
                 while let Some(bytes) = stdin.recv().await {
-                    feeder.feed(&bytes).await?;
+                    writer.write(&bytes).await?;
                 }
-                feeder.close().await
+                writer.close().await
             };
-            match feed.await {
-                Err(failure) if !input::is_refused(&failure) => {
-                    output::complain(format!("stdin: {failure}"));
+            match forward.await {
+                Err(error) if !input::is_input_closed(&error) => {
+                    output::print_error(format!("cannot forward stdin: {error}"));
                 }
                 _ => {}
             }
         }));
     }
 
-    /// True when the user has asked often enough.
-    async fn signal(&mut self, received: Received) -> bool {
-        match received {
-            Received::Resized => {}
-            Received::Suspended => self.suspend().await,
-            Received::End(signals::Ending::Interrupt) => {
+    /// Returns true when the user leaves, with the third Ctrl-C.
+    async fn on_signal(&mut self, signal: SignalEvent) -> bool {
+        match signal {
+            SignalEvent::Resized => {}
+            SignalEvent::Suspended => self.suspend().await,
+            SignalEvent::Terminate(signals::TerminationSignal::Interrupt) => {
                 self.interrupts += 1;
                 match self.interrupts {
-                    1 => self.tell("signal", Some(json!({ "signal": "SIGINT" }))),
-                    2 => self.tell("kill", None),
+                    1 => self.post_in_background("signal", Some(json!({ "signal": "SIGINT" }))),
+                    2 => self.post_in_background("kill", None),
                     _ => return true,
                 }
             }
-            Received::End(other) => self.tell("signal", Some(json!({ "signal": other.name() }))),
+            SignalEvent::Terminate(other) => self.post_in_background("signal", Some(json!({ "signal": other.name() }))),
         }
         false
     }
 
-    fn call(&self, what: &str, body: Option<Value>) -> Call {
-        let call = Call::post(path(&self.id, what)).repeatable();
+    fn request(&self, action: &str, body: Option<Value>) -> ApiRequest {
+        let request = ApiRequest::post(process_path(&self.id, action)).idempotent();
         match body {
-            Some(body) => call.json(body),
-            None => call,
+            Some(body) => request.json(body),
+            None => request,
         }
     }
 
-    /// In the background: whatever happens to the request, the program's exit is what counts.
-    fn tell(&self, what: &str, body: Option<Value>) {
-        let (client, call) = (Arc::clone(&self.client), self.call(what, body));
+    /// Does not wait for the response: the exit of the program decides.
+    fn post_in_background(&self, action: &str, body: Option<Value>) {
+        let (client, request) = (Arc::clone(&self.client), self.request(action, body));
         tokio::spawn(async move {
-            match client.ask(call).await {
-                Err(failure) if !input::is_refused(&failure) => output::complain(failure),
+            match client.send(request).await {
+                Err(error) if !input::is_input_closed(&error) => output::print_error(error),
                 _ => {}
             }
         });
     }
 
-    /// Ctrl-Z stops the program and us; `fg` continues both.
+    /// Ctrl-Z stops the program and the CLI; `fg` continues both.
     async fn suspend(&self) {
-        let signal = |name: &str| self.call("signal", Some(json!({ "signal": name })));
-        let _ = self.client.ask(signal("SIGSTOP")).await;
-        signals::stop_here();
-        self.tell("signal", Some(json!({ "signal": "SIGCONT" })));
+        let signal = |name: &str| self.request("signal", Some(json!({ "signal": name })));
+        let _ = self.client.send(signal("SIGSTOP")).await;
+        signals::suspend_self();
+        self.post_in_background("signal", Some(json!({ "signal": "SIGCONT" })));
     }
 }

@@ -1,29 +1,30 @@
-//! `outlive screen`: what a terminal shows now.
+//! `outlive screen`: print the current screen of a terminal.
 
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use super::failure::Result;
-use super::process::{find, path};
-use super::wire::client::{Call, Client};
+use super::client::{ApiRequest, Client};
+use super::error::Result;
+use super::process::{find, process_path};
 
-/// Print what a terminal shows now, without attaching to it
+/// Print the current screen of a terminal
 ///
-/// As text for people and agents; `json` adds cursor, title and modes, `svg` is a picture, and `ansi` are the bytes that make a terminal
-/// show the same (they begin by resetting it).
+/// Formats: text; json, which adds cursor, title and modes; svg, an image; ansi, the bytes that reset a terminal and
+/// redraw the screen.
 #[derive(clap::Args)]
 pub(crate) struct Screen {
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json", "ansi", "svg"])]
     format: String,
-    /// Id or tag
+    /// Process ID or tag
     id: String,
 }
 
 impl Screen {
     pub(crate) async fn execute(self, client: Arc<Client>) -> Result<i32> {
         let process = find(&client, &self.id).await?;
-        let call = Call::get(path(&process.id, &format!("screen?format={}", self.format)));
-        let body = client.fetch(&call).await?.into_body();
+        let request = ApiRequest::get(process_path(&process.id, &format!("screen?format={}", self.format)));
+        let body = client.fetch_bytes(&request).await?.into_body();
         let mut out = io::stdout().lock();
         out.write_all(&body)?;
         if self.format == "json" {

@@ -1,26 +1,25 @@
-//! Signals to this process.
+//! Signals to the CLI process.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Received {
-    /// One that asks us to end, by its number.
-    End(Ending),
+pub(crate) enum SignalEvent {
+    Terminate(TerminationSignal),
     Resized,
     Suspended,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum TerminationSignal {
     Interrupt,
     Terminate,
     Hangup,
     Quit,
 }
 
-impl Ending {
+impl TerminationSignal {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Interrupt => "SIGINT",
@@ -30,9 +29,9 @@ impl Ending {
         }
     }
 
-    /// What shells report of a program that died of it.
+    /// 128 plus the signal number, as shells report it.
     pub(crate) fn exit_code(self) -> i32 {
-        super::exit::BY_SIGNAL
+        super::exit::SIGNAL_BASE
             + match self {
                 Self::Hangup => 1,
                 Self::Interrupt => 2,
@@ -54,8 +53,8 @@ pub(crate) struct Signals {
 const SIGTSTP: i32 = 20;
 
 impl Signals {
-    /// From here on these signals do nothing by themselves.
-    pub(crate) fn catch() -> io::Result<Self> {
+    /// Replaces the default actions of these signals.
+    pub(crate) fn install() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
@@ -66,25 +65,25 @@ impl Signals {
         })
     }
 
-    /// Ctrl-Z too.
+    /// Also catches SIGTSTP (Ctrl-Z).
     pub(crate) fn with_suspend(mut self) -> io::Result<Self> {
         self.suspend = Some(signal(SignalKind::from_raw(SIGTSTP))?);
         Ok(self)
     }
 
-    pub(crate) async fn next(&mut self) -> Received {
+    pub(crate) async fn next(&mut self) -> SignalEvent {
         tokio::select! {
-            _ = self.interrupt.recv() => Received::End(Ending::Interrupt),
-            _ = self.terminate.recv() => Received::End(Ending::Terminate),
-            _ = self.hangup.recv() => Received::End(Ending::Hangup),
-            _ = self.quit.recv() => Received::End(Ending::Quit),
-            _ = self.window.recv() => Received::Resized,
-            () = received(self.suspend.as_mut()) => Received::Suspended,
+            _ = self.interrupt.recv() => SignalEvent::Terminate(TerminationSignal::Interrupt),
+            _ = self.terminate.recv() => SignalEvent::Terminate(TerminationSignal::Terminate),
+            _ = self.hangup.recv() => SignalEvent::Terminate(TerminationSignal::Hangup),
+            _ = self.quit.recv() => SignalEvent::Terminate(TerminationSignal::Quit),
+            _ = self.window.recv() => SignalEvent::Resized,
+            () = recv_optional(self.suspend.as_mut()) => SignalEvent::Suspended,
         }
     }
 }
 
-async fn received(signal: Option<&mut Signal>) {
+async fn recv_optional(signal: Option<&mut Signal>) {
     match signal {
         Some(signal) => {
             signal.recv().await;
@@ -93,7 +92,7 @@ async fn received(signal: Option<&mut Signal>) {
     }
 }
 
-/// Stops this process until somebody continues it.
-pub(crate) fn stop_here() {
+/// Stops this process until it receives SIGCONT.
+pub(crate) fn suspend_self() {
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
 }

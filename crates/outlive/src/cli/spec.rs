@@ -1,64 +1,67 @@
-//! The options that say what to start, shared by `run` and `start`.
+//! Options that describe a process, shared by `run` and `start`.
 
 use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::failure::{Failure, Result};
+use super::client::backoff::random;
+use super::client::endpoint::Endpoint;
+use super::client::{ApiRequest, Client};
+use super::error::{CliError, Result};
 use super::process::Process;
-use super::text::amount;
-use super::text::environment::{self, Change};
-use super::wire::backoff::random;
-use super::wire::client::{Call, Client};
-use super::wire::endpoint::Endpoint;
+use super::text::environment::{self, EnvChange};
+use super::text::units;
 
 #[derive(clap::Args)]
 pub(crate) struct SpecArgs {
-    /// Working folder [default: the current one, if the server is on this machine; else the server's]
+    /// Working directory [default: the current directory for a local server]
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
-    /// Set a variable; NAME- unsets it, NAME alone passes on the value it has here
-    #[arg(short = 'e', long = "env", value_name = "NAME=VALUE", value_parser = environment::change)]
-    env: Vec<Change>,
-    /// Unset a variable
+    /// Set an environment variable; NAME- unsets it, NAME passes the local value
+    #[arg(short = 'e', long = "env", value_name = "NAME=VALUE", value_parser = environment::parse_change)]
+    env: Vec<EnvChange>,
+    /// Unset an environment variable
     #[arg(long, value_name = "NAME")]
     unset: Vec<String>,
-    /// A name by which it can be called, unique among those that run
+    /// Name for the process, unique among running processes
     #[arg(long, value_name = "NAME")]
     tag: Option<String>,
-    /// A remark for people
+    /// Description shown to users
     #[arg(long, value_name = "TEXT")]
     label: Option<String>,
-    /// Run as this user: NAME, UID, NAME:GROUP or UID:GID
+    /// User to run as: NAME, UID, NAME:GROUP or UID:GID
     #[arg(long, value_name = "USER")]
     user: Option<String>,
-    /// Kill it after this time (500ms, 10s, 5m)
-    #[arg(long, value_name = "DURATION", value_parser = amount::duration)]
+    /// Kill the process after this time (500ms, 10s, 5m)
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     timeout: Option<Duration>,
-    /// Bytes of output that are kept (10M) [default: as configured]
-    #[arg(long, value_name = "BYTES", value_parser = amount::bytes)]
+    /// Bytes of output to keep (10M) [default: the server's setting]
+    #[arg(long, value_name = "BYTES", value_parser = units::parse_bytes)]
     log_bytes: Option<u64>,
-    /// Join the words and give them to /bin/sh as a line
+    /// Do not store its output and record in the history
+    #[arg(long)]
+    no_history: bool,
+    /// Run the command line with /bin/sh
     #[arg(long)]
     shell: bool,
-    /// The program and its arguments
+    /// Program and arguments
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<String>,
 }
 
-/// Whether the word was given right after `--`, which the parser does not tell.
+/// Checks the raw arguments for `-- word`: clap does not report the position of `--`.
 fn is_after_dashes(word: &str) -> bool {
     let words: Vec<std::ffi::OsString> = std::env::args_os().collect();
     words.windows(2).any(|pair| pair[0] == "--" && pair[1] == word)
 }
 
 impl SpecArgs {
-    /// The body of a create request.
-    pub(crate) fn body(&self, endpoint: &Endpoint) -> Result<Map<String, Value>> {
-        // After `--` it may begin with anything; before, it is a flag that we do not know.
+    /// Builds the body of a create request.
+    pub(crate) fn to_json(&self, endpoint: &Endpoint) -> Result<Map<String, Value>> {
+        // After `--` a command may start with a dash; before, it is an unknown option.
         if let Some(word) = self.command.first().filter(|word| word.starts_with('-') && !is_after_dashes(word)) {
-            return Err(Failure::Usage(format!("there is no option {word}; a command of that name goes after --")));
+            return Err(CliError::Usage(format!("unknown option {word}; put a command of that name after --")));
         }
         let mut body = Map::new();
         let mut set = |name: &str, value: Option<Value>| {
@@ -70,11 +73,11 @@ impl SpecArgs {
             (true, _) => (self.command.join(" "), &[][..]),
             (false, Some((command, args))) => (command.clone(), args),
             (false, None) => {
-                return Err(Failure::Usage("what is to be run? give a command after --".into()));
+                return Err(CliError::Usage("no command given; put it after --".into()));
             }
         };
         let env =
-            environment::merge(&self.env, &self.unset, |name| std::env::var(name).ok()).map_err(Failure::Usage)?;
+            environment::merge(&self.env, &self.unset, |name| std::env::var(name).ok()).map_err(CliError::Usage)?;
         set("command", Some(command.into()));
         set("args", (!args.is_empty()).then(|| json!(args)));
         set("shell", self.shell.then_some(true.into()));
@@ -83,16 +86,17 @@ impl SpecArgs {
         set("tag", self.tag.clone().map(Into::into));
         set("label", self.label.clone().map(Into::into));
         set("user", self.user.clone().map(Into::into));
-        set("timeoutMs", self.timeout.map(|limit| json!(milliseconds(limit))));
+        set("timeoutMs", self.timeout.map(|limit| json!(millis(limit))));
         set("maxLogBytes", self.log_bytes.map(Into::into));
+        set("history", self.no_history.then_some(false.into()));
         Ok(body)
     }
 
-    /// Where paths mean the same on both sides, ours counts, as with a local command.
+    /// For a local server, relative to the current directory, as with a local command.
     fn cwd(&self, endpoint: &Endpoint) -> Option<String> {
-        let here = if endpoint.is_here { std::env::current_dir().ok() } else { None };
-        match (&self.cwd, here) {
-            (given, Some(here)) => here.join(given.as_deref().unwrap_or("")).to_str().map(trim_slash),
+        let current = if endpoint.is_local { std::env::current_dir().ok() } else { None };
+        match (&self.cwd, current) {
+            (given, Some(current)) => current.join(given.as_deref().unwrap_or("")).to_str().map(trim_slash),
             (Some(given), None) => Some(given.clone()),
             (None, None) => None,
         }
@@ -104,16 +108,17 @@ fn trim_slash(path: &str) -> String {
     if Path::new(trimmed).has_root() { trimmed.to_owned() } else { "/".to_owned() }
 }
 
-pub(crate) fn milliseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Creates a process. The key makes it safe to ask again when a server dies before it answers.
-pub(crate) async fn create(client: &Client, body: Map<String, Value>) -> Result<(Process, Value)> {
+/// Creates a process. The idempotency key makes it safe to retry when the server dies before it responds.
+pub(crate) async fn create_process(client: &Client, body: Map<String, Value>) -> Result<(Process, Value)> {
     let key = format!("cli-{:016x}{:016x}", random(), random());
-    let call = Call::post("/v1/processes").json(Value::Object(body)).header("idempotency-key", key).repeatable();
-    let answer = client.ask(call).await?;
-    Ok((Process::of(answer.clone())?, answer))
+    let request =
+        ApiRequest::post("/v1/processes").json(Value::Object(body)).header("idempotency-key", key).idempotent();
+    let response = client.send(request).await?;
+    Ok((Process::from_json(response.clone())?, response))
 }
 
 #[cfg(test)]
@@ -122,18 +127,18 @@ mod tests {
     use clap::Parser;
 
     #[derive(Parser)]
-    struct Line {
+    struct TestArgs {
         #[command(flatten)]
         spec: SpecArgs,
     }
 
     fn body(line: &[&str], url: &str) -> Value {
-        let line = Line::parse_from(std::iter::once(&"x").chain(line));
-        Value::Object(line.spec.body(&Endpoint::parse(url).unwrap()).unwrap())
+        let line = TestArgs::parse_from(std::iter::once(&"x").chain(line));
+        Value::Object(line.spec.to_json(&Endpoint::parse(url).unwrap()).unwrap())
     }
 
     #[test]
-    fn bodies() {
+    fn options_become_json() {
         let remote = "http://far:1";
         assert_eq!(body(&["ls", "-la"], remote), json!({ "command": "ls", "args": ["-la"] }));
         assert_eq!(body(&["--", "ls"], remote), json!({ "command": "ls" }));
@@ -149,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_on_this_machine_gets_our_folder() {
+    fn a_local_server_gets_the_current_directory() {
         let here = std::env::current_dir().unwrap();
         let cwd = |line: &[&str]| body(line, "unix:/x")["cwd"].as_str().map(str::to_owned);
         assert_eq!(cwd(&["ls"]), here.to_str().map(str::to_owned));

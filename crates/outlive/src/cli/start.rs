@@ -1,4 +1,4 @@
-//! `outlive start`: start something and leave it alone.
+//! `outlive start`: start a process in the background.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,42 +6,43 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde_json::json;
 
-use super::failure::{Failure, Result};
-use super::spec::{SpecArgs, create, milliseconds};
-use super::text::amount;
-use super::wire::client::Client;
+use super::client::Client;
+use super::error::{CliError, Result};
+use super::spec::{SpecArgs, create_process, millis};
+use super::text::units;
 use super::{output, terminal};
 
 #[derive(clap::Args)]
+#[expect(clippy::struct_field_names, reason = "the field is the flag --no-start")]
 pub(crate) struct Start {
-    /// On a terminal instead of pipes
+    /// Allocate a terminal
     #[arg(short = 't', long)]
     tty: bool,
-    /// Size of the terminal [default: this one's, else 80x24]
-    #[arg(long, value_name = "COLSxROWS", value_parser = amount::size)]
+    /// Terminal size [default: size of this terminal, or 80x24]
+    #[arg(long, value_name = "COLSxROWS", value_parser = units::parse_size)]
     size: Option<(u16, u16)>,
-    /// Whether to start it again when it ends
+    /// Restart policy
     #[arg(long, value_enum, value_name = "MODE")]
-    restart: Option<Restart>,
-    /// How often at most (0: without end)
+    restart: Option<RestartMode>,
+    /// Maximum number of restarts (0: no limit)
     #[arg(long, value_name = "N", requires = "restart")]
     max_restarts: Option<u32>,
-    /// What to do if the tag is taken: error, or return the process that has it
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "error")]
+    /// If the tag is taken: fail, or return the process that has it
+    #[arg(long, value_enum, value_name = "ACTION", default_value = "error")]
     if_tag_exists: IfTagExists,
-    /// Only reserve it; start it later with `outlive restart`
-    #[arg(long = "no-start")]
-    only_reserve: bool,
-    /// Give it no stdin
+    /// Create the process without starting it; start it with `outlive restart`
+    #[arg(long)]
+    no_start: bool,
+    /// Use /dev/null as stdin
     #[arg(short = 'n', long)]
     no_stdin: bool,
-    /// How long its record is kept after the end (24h by default)
-    #[arg(long, value_name = "DURATION", value_parser = amount::duration)]
+    /// Keep the process record for this long after exit [default: 24h]
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     retain: Option<Duration>,
-    /// Kill it when nobody has been attached for this long
-    #[arg(long, value_name = "DURATION", value_parser = amount::duration)]
+    /// Kill the process when no client has been attached for this long
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     kill_after_detach: Option<Duration>,
-    /// Print the whole record
+    /// Print the process record as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -49,7 +50,7 @@ pub(crate) struct Start {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Restart {
+enum RestartMode {
     Never,
     OnFailure,
     Always,
@@ -64,13 +65,13 @@ enum IfTagExists {
 impl Start {
     pub(crate) async fn execute(self, client: Arc<Client>) -> Result<i32> {
         if self.size.is_some() && !self.tty {
-            return Err(Failure::Usage("--size is for a terminal; add -t".into()));
+            return Err(CliError::Usage("--size requires -t".into()));
         }
-        let mut body = self.spec.body(&client.endpoint)?;
+        let mut body = self.spec.to_json(&client.endpoint)?;
         if self.tty {
-            let own = terminal::size().map(|size| (size.cols, size.rows));
+            let current = terminal::size().map(|size| (size.cols, size.rows));
             body.insert("tty".into(), true.into());
-            if let Some((cols, rows)) = self.size.or(own) {
+            if let Some((cols, rows)) = self.size.or(current) {
                 body.insert("cols".into(), cols.into());
                 body.insert("rows".into(), rows.into());
             }
@@ -82,22 +83,22 @@ impl Start {
         if self.if_tag_exists == IfTagExists::Return {
             body.insert("ifTagExists".into(), "return".into());
         }
-        if self.only_reserve {
+        if self.no_start {
             body.insert("start".into(), false.into());
         }
         if self.no_stdin {
             body.insert("stdinMode".into(), "null".into());
         }
-        for (name, time) in [("retainMs", self.retain), ("killAfterDetachMs", self.kill_after_detach)] {
-            if let Some(time) = time {
-                body.insert(name.into(), milliseconds(time).into());
+        for (name, duration) in [("retainMs", self.retain), ("killAfterDetachMs", self.kill_after_detach)] {
+            if let Some(duration) = duration {
+                body.insert(name.into(), millis(duration).into());
             }
         }
-        let (process, answer) = create(&client, body).await?;
+        let (process, response) = create_process(&client, body).await?;
         if self.json {
-            output::json(&answer)?;
+            output::print_json(&response)?;
         } else {
-            output::line(process.id)?;
+            output::print_line(process.id)?;
         }
         Ok(0)
     }

@@ -1,32 +1,32 @@
-//! `outlive upgrade`: replace the running server and holder by the binary on disk; programs do not notice.
+//! `outlive upgrade`: replace the running server and holder with the binary on disk.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::failure::Result;
+use super::client::{ApiRequest, Client};
+use super::error::Result;
 use super::output;
-use super::status::health;
-use super::wire::client::{Call, Client};
+use super::status::fetch_health;
 
-/// The next server may take a moment until it answers.
-const PATIENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(50);
+/// How long to wait for the new server.
+const UPGRADE_TIMEOUT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(clap::Args)]
 pub(crate) struct Upgrade {}
 
 impl Upgrade {
     pub(crate) async fn execute(self, client: Arc<Client>) -> Result<i32> {
-        let (before, _) = health(&client).await?;
-        client.ask(Call::post("/v1/upgrade")).await?;
-        let begun = Instant::now();
+        let (before, _) = fetch_health(&client).await?;
+        client.send(ApiRequest::post("/v1/upgrade")).await?;
+        let started = Instant::now();
         let after = loop {
-            // A new connection each time: on one that we have, the old server may still answer.
-            match health(&Client::new(client.endpoint.clone())).await {
+            // A new connection each time: the old server may still serve an existing one.
+            match fetch_health(&Client::new(client.endpoint.clone())).await {
                 Ok((after, _)) if after.server_pid != before.server_pid => break after,
-                Ok((after, _)) if begun.elapsed() > PATIENCE => break after,
-                Err(failure) if begun.elapsed() > PATIENCE => return Err(failure),
-                _ => tokio::time::sleep(PAUSE).await,
+                Ok((after, _)) if started.elapsed() > UPGRADE_TIMEOUT => break after,
+                Err(error) if started.elapsed() > UPGRADE_TIMEOUT => return Err(error),
+                _ => tokio::time::sleep(POLL_INTERVAL).await,
             }
         };
         let versions = if before.version == after.version {
@@ -34,7 +34,7 @@ impl Upgrade {
         } else {
             format!("from {} to {}", before.version, after.version)
         };
-        output::line(format!(
+        output::print_line(format!(
             "upgraded: {versions}, server {} -> {}, holder {}",
             before.server_pid, after.server_pid, after.holder_pid
         ))?;

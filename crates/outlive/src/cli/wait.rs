@@ -1,4 +1,4 @@
-//! `outlive wait`: until something happens in a process.
+//! `outlive wait`: wait until a process exits or meets a condition.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,59 +6,59 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::client::backoff::Backoff;
+use super::client::{ApiRequest, Client};
+use super::error::{CliError, Result};
 use super::exit::TIMED_OUT;
-use super::failure::{Failure, Result};
 use super::output;
-use super::process::{Process, find, path};
-use super::spec::milliseconds;
-use super::text::amount;
-use super::wire::backoff::Backoff;
-use super::wire::client::{Call, Client};
+use super::process::{Process, find, process_path};
+use super::spec::millis;
+use super::text::units;
 
-/// A server that is gone for longer than this is not waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// A request that was held this long was with a server that was well.
-const HELD: Duration = Duration::from_secs(2);
+/// How long to retry while the server is unreachable.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(30);
+/// A request that was pending for this long had reached a healthy server.
+const STABLE_AFTER: Duration = Duration::from_secs(2);
 
 #[derive(clap::Args)]
 #[group(id = "condition", multiple = false)]
 pub(crate) struct Condition {
-    /// Until this regular expression is in its output (what it has printed already counts)
+    /// Wait until the output, including existing output, matches this regular expression
     #[arg(long, value_name = "REGEX")]
     output: Option<String>,
-    /// Until it listens on this port
+    /// Wait until the process listens on this port
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Until it has printed nothing for this long
-    #[arg(long, value_name = "DURATION", value_parser = amount::duration)]
+    /// Wait until the process prints nothing for this long
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     silence: Option<Duration>,
-    /// Until it answers HTTP there with a status below 500
-    #[arg(long, value_name = "PORT/PATH", value_parser = http_target)]
+    /// Wait until an HTTP request to this port returns a status below 500
+    #[arg(long, value_name = "PORT/PATH", value_parser = parse_http_target)]
     http: Option<(u16, String)>,
 }
 
-/// Wait until a process ends, prints something, listens …
+/// Wait until a process exits or meets a condition
 ///
-/// Exit code: 0 when it happened (for the end: the program's own), 1 when the program ended before that, 124 when the
-/// time was over.
+/// Exits with 0 when the condition is met, 1 if the process exited first, 124 on timeout. Without a condition, exits
+/// with the exit code of the process.
 #[derive(clap::Args)]
 pub(crate) struct Wait {
     #[command(flatten)]
     condition: Condition,
-    /// For --output: only what is printed from now on
+    /// With --output, match only new output
     #[arg(long, requires = "output")]
     new: bool,
-    /// Give up after this time
-    #[arg(long, value_name = "DURATION", value_parser = amount::duration)]
+    /// Stop waiting after this time
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     timeout: Option<Duration>,
-    /// Print the whole answer
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
-    /// Id or tag
+    /// Process ID or tag
     id: String,
 }
 
-fn http_target(text: &str) -> std::result::Result<(u16, String), String> {
+fn parse_http_target(text: &str) -> std::result::Result<(u16, String), String> {
     let (port, path) = text.split_once('/').unwrap_or((text, ""));
     let port =
         port.trim_start_matches(':').parse().map_err(|_| format!("{text:?} is not PORT/PATH such as 8080/health"))?;
@@ -66,7 +66,7 @@ fn http_target(text: &str) -> std::result::Result<(u16, String), String> {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct WaitResult {
     outcome: String,
     text: Option<String>,
     port: Option<u16>,
@@ -76,13 +76,13 @@ struct Answer {
 impl Wait {
     pub(crate) async fn execute(self, client: Arc<Client>) -> Result<i32> {
         let process = find(&client, &self.id).await?;
-        let answer = ask(&client, &process.id, self.request(&process), self.timeout).await?;
+        let response = send_wait(&client, &process.id, self.request(&process), self.timeout).await?;
         if self.json {
-            output::json(&answer)?;
+            output::print_json(&response)?;
         }
-        let answer: Answer =
-            serde_json::from_value(answer).map_err(|error| Failure::Here(format!("the answer is odd: {error}")))?;
-        self.conclude(answer)
+        let result: WaitResult = serde_json::from_value(response)
+            .map_err(|error| CliError::Local(format!("unexpected wait result: {error}")))?;
+        self.print_result(result)
     }
 
     fn request(&self, process: &Process) -> Value {
@@ -96,7 +96,7 @@ impl Wait {
         } else if let Some(port) = condition.port {
             json!({ "for": "port", "port": port })
         } else if let Some(quiet) = condition.silence {
-            json!({ "for": "silence", "silenceMs": milliseconds(quiet) })
+            json!({ "for": "silence", "silenceMs": millis(quiet) })
         } else if let Some((port, path)) = &condition.http {
             json!({ "for": "http", "port": port, "path": path })
         } else {
@@ -104,47 +104,51 @@ impl Wait {
         }
     }
 
-    fn conclude(&self, answer: Answer) -> Result<i32> {
+    fn print_result(&self, result: WaitResult) -> Result<i32> {
         let is_for_exit = self.request(&Process::default())["for"] == "exit";
-        match answer.outcome.as_str() {
+        match result.outcome.as_str() {
             "timedOut" => {
-                output::complain("the time is over (timed_out)");
+                output::print_error("timed out (timed_out)");
                 Ok(TIMED_OUT)
             }
             "exited" => {
-                let process = Process::of(answer.process.unwrap_or_default())?;
+                let process = Process::from_json(result.process.unwrap_or_default())?;
                 if is_for_exit {
-                    return Ok(process.ending.exit_code());
+                    return Ok(process.exit_status.exit_code());
                 }
-                output::complain(format!("{} ended before: {} (exited)", process.name(), process.ending.describe()));
+                output::print_error(format!(
+                    "{} exited first: {} (exited)",
+                    process.display_name(),
+                    process.exit_status.describe()
+                ));
                 Ok(1)
             }
             _ if self.json => Ok(0),
-            "matched" => output::line(answer.text.unwrap_or_default()).map(|()| 0),
-            "listening" => output::line(answer.port.map_or(String::new(), |port| port.to_string())).map(|()| 0),
+            "matched" => output::print_line(result.text.unwrap_or_default()).map(|()| 0),
+            "listening" => output::print_line(result.port.map_or(String::new(), |port| port.to_string())).map(|()| 0),
             _ => Ok(0),
         }
     }
 }
 
-/// Asks again after the server died; the time limit is that of the whole.
-async fn ask(client: &Client, id: &str, mut request: Value, timeout: Option<Duration>) -> Result<Value> {
-    let begun = Instant::now();
-    let mut trouble = None;
+/// Sends the wait request, again after a lost connection. The timeout covers all attempts.
+async fn send_wait(client: &Client, id: &str, mut request: Value, timeout: Option<Duration>) -> Result<Value> {
+    let started = Instant::now();
+    let mut failing_since = None;
     let mut backoff = Backoff::default();
     loop {
         if let Some(timeout) = timeout {
-            request["timeoutMs"] = milliseconds(timeout.saturating_sub(begun.elapsed())).into();
+            request["timeoutMs"] = millis(timeout.saturating_sub(started.elapsed())).into();
         }
-        let asked = Instant::now();
-        match client.ask(Call::post(path(id, "wait")).json(request.clone()).patient()).await {
-            Err(failure) if failure.is_passing() => {
-                if asked.elapsed() > HELD {
-                    trouble = None;
+        let sent_at = Instant::now();
+        match client.send(ApiRequest::post(process_path(id, "wait")).json(request.clone()).no_timeout()).await {
+            Err(error) if error.is_transient() => {
+                if sent_at.elapsed() > STABLE_AFTER {
+                    failing_since = None;
                     backoff.reset();
                 }
-                if trouble.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-                    return Err(failure);
+                if failing_since.get_or_insert_with(Instant::now).elapsed() > RETRY_TIMEOUT {
+                    return Err(error);
                 }
                 tokio::time::sleep(backoff.next()).await;
             }
@@ -153,9 +157,9 @@ async fn ask(client: &Client, id: &str, mut request: Value, timeout: Option<Dura
     }
 }
 
-pub(crate) async fn until_exit(client: &Client, id: &str) -> Result<()> {
-    match ask(client, id, json!({ "for": "exit" }), None).await {
-        Err(failure) if failure.status() != Some(404) => Err(failure),
+pub(crate) async fn wait_for_exit(client: &Client, id: &str) -> Result<()> {
+    match send_wait(client, id, json!({ "for": "exit" }), None).await {
+        Err(error) if error.http_status() != Some(404) => Err(error),
         _ => Ok(()),
     }
 }
@@ -165,9 +169,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn http_targets() {
-        assert_eq!(http_target("8080"), Ok((8080, "/".into())));
-        assert_eq!(http_target(":80/a/b?c"), Ok((80, "/a/b?c".into())));
-        assert!(http_target("x/y").is_err());
+    fn http_targets_are_parsed() {
+        assert_eq!(parse_http_target("8080"), Ok((8080, "/".into())));
+        assert_eq!(parse_http_target(":80/a/b?c"), Ok((80, "/a/b?c".into())));
+        assert!(parse_http_target("x/y").is_err());
     }
 }

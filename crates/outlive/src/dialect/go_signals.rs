@@ -1,8 +1,8 @@
-//! Signals in the words of Go's standard library: several platforms are written in it, and their clients show them to people.
+//! Names of signals as Go's standard library prints them. Platforms that are written in Go send them to their clients.
 
-/// `killed` for 9.
-pub(super) fn text(signal: u8) -> String {
-    let known = match signal {
+/// For example `killed` for 9.
+pub(super) fn signal_text(signal: u8) -> String {
+    let name = match signal {
         1 => "hangup",
         2 => "interrupt",
         3 => "quit",
@@ -22,5 +22,5 @@ pub(super) fn text(signal: u8) -> String {
         25 => "file size limit exceeded",
         _ => return format!("signal {signal}"),
     };
-    known.to_owned()
+    name.to_owned()
 }

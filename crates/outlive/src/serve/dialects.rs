@@ -1,73 +1,72 @@
-//! `--dialect NAME=ADDR`: an address where one dialect is at the root.
+//! `--dialect NAME=ADDR`: an address on which one dialect is served at the root.
 
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use super::{Failed, absolute, listen_safely, resolve};
+use super::listen::{listen_tcp, listen_unix, resolve};
+use super::{ServeError, absolute};
 use crate::dialect;
-use crate::server::{ListenAt, kept_as};
-use crate::unix_socket;
+use crate::server::{ListenAddress, listener_fd_name};
 
-/// What the flag says.
+/// Argument of the flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct DialectAt {
-    name: &'static str,
-    place: ListenAt,
+pub(super) struct DialectListen {
+    dialect: &'static str,
+    address: ListenAddress,
 }
 
-/// A listener that is open, as the holder will keep it.
-pub(super) struct Open {
-    pub(super) name: String,
+pub(super) struct OpenDialectListener {
+    /// Name under which the holder stores the socket.
+    pub(super) fd_name: String,
     pub(super) fd: OwnedFd,
     dialect: &'static str,
-    place: ListenAt,
+    /// The bound address, with the actual port.
+    address: ListenAddress,
 }
 
-pub(super) fn parse(text: &str) -> Result<DialectAt, String> {
-    let (name, place) = text.split_once('=').ok_or("expected NAME=ADDR, such as e2b=127.0.0.1:49983")?;
-    let known = dialect::names().into_iter().find(|known| *known == name);
-    let name =
-        known.ok_or_else(|| format!("no dialect is called {name:?}; there are {}", dialect::names().join(", ")))?;
-    let (kind, place): (fn(String) -> ListenAt, &str) = match place.strip_prefix("unix:") {
-        Some(path) => (ListenAt::Unix, path),
-        None => (ListenAt::Tcp, place),
+pub(super) fn parse(text: &str) -> Result<DialectListen, String> {
+    let (name, address) = text.split_once('=').ok_or("expected NAME=ADDR, such as e2b=127.0.0.1:49983")?;
+    let names = dialect::names();
+    let dialect = names.iter().copied().find(|known| *known == name);
+    let dialect = dialect.ok_or_else(|| format!("{name:?} is not a dialect; use one of {}", names.join(", ")))?;
+    let (kind, address): (fn(String) -> ListenAddress, &str) = match address.strip_prefix("unix:") {
+        Some(path) => (ListenAddress::Unix, path),
+        None => (ListenAddress::Tcp, address),
     };
-    if place.is_empty() {
+    if address.is_empty() {
         return Err("the address is missing".to_owned());
     }
-    let place = kind(place.to_owned());
-    Ok(DialectAt { name, place })
+    Ok(DialectListen { dialect, address: kind(address.to_owned()) })
 }
 
-impl DialectAt {
-    pub(super) fn listen(&self, open_to_all: bool, socket_mode: u32) -> Result<Open, Failed> {
-        let (place, fd) = match &self.place {
-            ListenAt::Tcp(text) => {
-                let address: SocketAddr = resolve(text).map_err(|error| {
-                    let flag = format!("--dialect {}={text}", self.name);
-                    (2, format!("cannot understand {flag}: {error}; give HOST:PORT or unix:PATH"))
+impl DialectListen {
+    pub(super) fn listen(&self, requires_loopback: bool, socket_mode: u32) -> Result<OpenDialectListener, ServeError> {
+        let (address, fd) = match &self.address {
+            ListenAddress::Tcp(text) => {
+                let address = resolve(text).map_err(|error| {
+                    let flag = format!("--dialect {}={text}", self.dialect);
+                    ServeError::usage(format!("cannot resolve {flag}: {error}; use HOST:PORT or unix:PATH"))
                 })?;
-                let (listener, address) = listen_safely(address, open_to_all)?;
-                (ListenAt::Tcp(address.to_string()), listener.into())
+                let (listener, address) = listen_tcp(address, requires_loopback)?;
+                (ListenAddress::Tcp(address.to_string()), listener.into())
             }
-            ListenAt::Unix(path) => {
+            ListenAddress::Unix(path) => {
                 let path = absolute(Path::new(path));
-                let socket = unix_socket::listen(&path, socket_mode)
-                    .map_err(|error| (1, format!("cannot listen on {}: {error}", path.display())))?;
-                (ListenAt::Unix(path.display().to_string()), socket)
+                let socket = listen_unix(&path, socket_mode)?;
+                (ListenAddress::Unix(path.display().to_string()), socket)
             }
         };
-        Ok(Open { name: kept_as(Some(self.name), &place), fd, dialect: self.name, place })
+        let fd_name = listener_fd_name(Some(self.dialect), &address);
+        Ok(OpenDialectListener { fd_name, fd, dialect: self.dialect, address })
     }
 }
 
-impl Open {
-    pub(super) fn announcement(&self, tls: bool) -> String {
-        let scheme = if tls { "https" } else { "http" };
-        match &self.place {
-            ListenAt::Tcp(address) => format!("{} on {scheme}://{address}", self.dialect),
-            ListenAt::Unix(path) => format!("{} on unix:{path}", self.dialect),
+impl OpenDialectListener {
+    pub(super) fn announcement(&self, has_tls: bool) -> String {
+        let scheme = if has_tls { "https" } else { "http" };
+        match &self.address {
+            ListenAddress::Tcp(address) => format!("{} on {scheme}://{address}", self.dialect),
+            ListenAddress::Unix(path) => format!("{} on unix:{path}", self.dialect),
         }
     }
 }
@@ -77,13 +76,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dialect_and_where_it_is() {
-        let at = |place| Ok(DialectAt { name: "e2b", place });
-        assert_eq!(parse("e2b=127.0.0.1:49983"), at(ListenAt::Tcp("127.0.0.1:49983".into())));
-        assert_eq!(parse("e2b=unix:/run/a=b"), at(ListenAt::Unix("/run/a=b".into())));
-        for wrong in ["", "e2b", "e2b=", "e2b=unix:", "=127.0.0.1:1", "nobody=127.0.0.1:1"] {
+    fn the_flag_has_a_dialect_and_an_address() {
+        let parsed = |address| Ok(DialectListen { dialect: "e2b", address });
+        assert_eq!(parse("e2b=127.0.0.1:49983"), parsed(ListenAddress::Tcp("127.0.0.1:49983".into())));
+        assert_eq!(parse("e2b=unix:/run/a=b"), parsed(ListenAddress::Unix("/run/a=b".into())));
+        for wrong in ["", "e2b", "e2b=", "e2b=unix:", "=127.0.0.1:1", "unknown=127.0.0.1:1"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
-        assert!(parse("nobody=x").unwrap_err().contains("e2b"), "the known ones are named");
+        assert!(parse("unknown=x").unwrap_err().contains("e2b"), "the error names the known dialects");
     }
 }

@@ -1,9 +1,9 @@
-//! How many may be connected, and who has to go when there are too many.
+//! Connection slots: how many connections are accepted, and which one is evicted when there are too many.
 //!
-//! A connection is a *stranger* until it has shown a token (or whatever lets it in). Strangers are few and short-lived, and
-//! when another one comes, the one goes for which we have waited longest: whoever opens thousands of connections and
-//! says nothing, or asks and does not read, throws out only himself. Somebody who has just come, and whose turn has not
-//! come yet, is not waited for.
+//! A connection is *unauthenticated* until a request on it shows a valid credential. Unauthenticated connections have
+//! their own, lower limit. When another one arrives at the limit, the one is evicted for which the server has waited
+//! longest: a client that opens thousands of connections and sends nothing, or does not read its responses, evicts only
+//! its own. A connection that was accepted a moment ago and has not been served yet does not count as waiting.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{
@@ -15,278 +15,284 @@ use std::task::Context;
 use std::time::{Duration, Instant};
 
 use futures_util::task::AtomicWaker;
+use outlive_core::lock;
 use tokio::sync::Notify;
 
-use crate::settings::Limits;
+use crate::settings::ServerLimits;
 
-pub(crate) struct Connections {
-    most: usize,
-    most_strangers: usize,
+/// A burst of new connections may exceed the limit by this factor before newcomers wait: a connection from which
+/// nothing was read yet costs little.
+const BURST_FACTOR: usize = 2;
+/// Every new connection has been served by then, so one that is still new may be evicted.
+const NEW_TIMEOUT: Duration = Duration::from_secs(5);
+/// After this many requests without a valid credential, nothing more is read from a connection: responses that its
+/// client does not read would fill our memory.
+const MAX_UNAUTHENTICATED_REQUESTS: u32 = 8;
+
+/// All connections of this server.
+pub(crate) struct ConnectionTable {
+    max_connections: usize,
+    max_unauthenticated: usize,
     inner: Mutex<Inner>,
-    nobody: Notify,
-    heard: Notify,
+    /// Notified when the last connection was closed.
+    emptied: Notify,
+    /// Notified when a slot changed its state or was freed.
+    changed: Notify,
 }
 
-/// Why there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoPlace {
-    /// All are known, and stay.
-    AllTaken,
-    /// Many have come at once, and each is heard in a moment.
-    Crowded,
+pub(super) enum SlotUnavailable {
+    /// All connections are authenticated; none can be evicted.
+    Full,
+    /// Many connections arrived at once. A slot becomes free as soon as the server has served one of them.
+    Burst,
 }
 
 #[derive(Default)]
 struct Inner {
-    last: u64,
-    known: usize,
-    /// Strangers for which we do not wait (yet), in the order in which they came.
-    unheard: BTreeMap<u64, (Instant, Arc<Notify>)>,
-    /// Strangers for which we wait, in the order in which that began.
-    awaited: BTreeMap<u64, Arc<Notify>>,
+    last_number: u64,
+    authenticated: usize,
+    /// Unauthenticated connections for which the server does not wait yet, in order of arrival.
+    new: BTreeMap<u64, (Instant, Arc<Notify>)>,
+    /// Unauthenticated connections for which the server waits, in the order in which the wait began.
+    awaiting_client: BTreeMap<u64, Arc<Notify>>,
 }
 
 impl Inner {
-    fn number(&mut self) -> u64 {
-        self.last += 1;
-        self.last
+    fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
     }
 
-    fn strangers(&self) -> usize {
-        self.unheard.len() + self.awaited.len()
+    fn unauthenticated(&self) -> usize {
+        self.new.len() + self.awaiting_client.len()
     }
 
-    /// False if it was not there any more.
-    fn forget(&mut self, stranger: State) -> bool {
-        match stranger {
-            State::Unheard(number) => self.unheard.remove(&number).is_some(),
-            State::Awaited(number) => self.awaited.remove(&number).is_some(),
-            State::Known => false,
+    fn is_empty(&self) -> bool {
+        self.authenticated + self.unauthenticated() == 0
+    }
+
+    /// False if the connection was evicted before.
+    fn remove_unauthenticated(&mut self, state: SlotState) -> bool {
+        match state {
+            SlotState::New(number) => self.new.remove(&number).is_some(),
+            SlotState::AwaitingClient(number) => self.awaiting_client.remove(&number).is_some(),
+            SlotState::Authenticated => false,
         }
     }
 
-    /// The stranger that has to go first, if there is one that may be sent away.
-    fn first_to_go(&mut self) -> Option<Arc<Notify>> {
-        if let Some((_, leave)) = self.awaited.pop_first() {
-            return Some(leave);
+    /// Removes the connection to evict next; `None` if none may be evicted.
+    fn pop_evictable(&mut self) -> Option<Arc<Notify>> {
+        if let Some((_, eviction)) = self.awaiting_client.pop_first() {
+            return Some(eviction);
         }
-        let oldest = self.unheard.first_entry()?;
-        (oldest.get().0.elapsed() >= PATIENCE).then(|| oldest.remove().1)
+        let oldest = self.new.first_entry()?;
+        (oldest.get().0.elapsed() >= NEW_TIMEOUT).then(|| oldest.remove().1)
     }
 }
 
-/// A crowd that comes all at once is let in this many times over before newcomers are turned away: as long as nothing was
-/// read from them, they cost little.
-const CROWD: usize = 2;
-/// Everybody has had a turn by then, and who is still a stranger does not want anything else to be known.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// A stranger that has asked this often is not listened to any more, unless one of its requests shows who it is: what it
-/// does not read of the answers is ours to keep.
-const ASKS_OF_A_STRANGER: u32 = 8;
-
-impl Connections {
-    pub(super) fn new(limits: &Limits) -> Arc<Self> {
-        let number = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
-        // Logs, terminals and files need descriptors too.
-        let most = number(limits.max_connections).min(number(descriptors() / 2)).max(1);
+impl ConnectionTable {
+    pub(super) fn new(limits: &ServerLimits) -> Arc<Self> {
+        let to_usize = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
+        // The other half of the descriptors is for logs, terminals and files.
+        let max_connections = to_usize(limits.max_connections).min(to_usize(max_descriptors() / 2)).max(1);
         Arc::new(Self {
-            most,
-            most_strangers: number(limits.max_strangers).min(most),
+            max_connections,
+            max_unauthenticated: to_usize(limits.max_unauthenticated).min(max_connections),
             inner: Mutex::default(),
-            heard: Notify::new(),
-            nobody: Notify::new(),
+            emptied: Notify::new(),
+            changed: Notify::new(),
         })
     }
 
-    /// A place for a newcomer, maybe at the cost of a stranger.
-    pub(super) fn enter(self: &Arc<Self>) -> Result<Arc<Place>, NoPlace> {
+    /// A slot for a new connection; may evict an unauthenticated one.
+    pub(super) fn acquire(self: &Arc<Self>) -> Result<Arc<ConnectionSlot>, SlotUnavailable> {
         let mut inner = self.lock();
-        let left = self.most.saturating_sub(inner.known);
-        let room = self.most_strangers.min(left);
-        let crowd = room.saturating_mul(CROWD).min(left);
-        while inner.strangers() >= room {
-            match inner.first_to_go() {
-                Some(leave) => leave.notify_one(),
-                None if crowd == 0 => return Err(NoPlace::AllTaken),
-                None if inner.strangers() >= crowd => return Err(NoPlace::Crowded),
+        let available = self.max_connections.saturating_sub(inner.authenticated);
+        let limit = self.max_unauthenticated.min(available);
+        let burst_limit = limit.saturating_mul(BURST_FACTOR).min(available);
+        while inner.unauthenticated() >= limit {
+            match inner.pop_evictable() {
+                Some(eviction) => eviction.notify_one(),
+                None if burst_limit == 0 => return Err(SlotUnavailable::Full),
+                None if inner.unauthenticated() >= burst_limit => return Err(SlotUnavailable::Burst),
                 None => break,
             }
         }
-        let number = inner.number();
-        let leave = Arc::new(Notify::new());
-        inner.unheard.insert(number, (Instant::now(), Arc::clone(&leave)));
-        Ok(Arc::new(Place {
-            all: Arc::clone(self),
-            leave,
-            state: Mutex::new(State::Unheard(number)),
-            known: AtomicBool::new(false),
-            asked: AtomicU32::new(0),
-            enough: Notify::new(),
-            turn: AtomicU32::new(0),
-            listens: AtomicWaker::new(),
+        let number = inner.next_number();
+        let eviction = Arc::new(Notify::new());
+        inner.new.insert(number, (Instant::now(), Arc::clone(&eviction)));
+        Ok(Arc::new(ConnectionSlot {
+            table: Arc::clone(self),
+            eviction,
+            state: Mutex::new(SlotState::New(number)),
+            authenticated: AtomicBool::new(false),
+            unauthenticated_requests: AtomicU32::new(0),
+            request_limit: Notify::new(),
+            polls: AtomicU32::new(0),
+            reader: AtomicWaker::new(),
         }))
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        let inner = self.lock();
-        inner.known + inner.strangers() == 0
+        self.lock().is_empty()
     }
 
-    /// Resolves when one more of a crowd was heard, or has had its time.
-    pub(super) async fn until_one_was_heard(&self) {
-        const LOOK_AGAIN: Duration = Duration::from_millis(500);
-        let _ = tokio::time::timeout(LOOK_AGAIN, self.heard.notified()).await;
+    /// Waits until a slot may be available for one more connection of a burst.
+    pub(super) async fn wait_burst_progress(&self) {
+        /// Not only on a change: a new connection may be evicted after `NEW_TIMEOUT`.
+        const RETRY_INTERVAL: Duration = Duration::from_millis(500);
+        let _ = tokio::time::timeout(RETRY_INTERVAL, self.changed.notified()).await;
     }
 
-    /// Resolves once each time the last one has gone.
-    pub(super) async fn until_nobody_is_there(&self) {
-        self.nobody.notified().await;
+    /// Resolves once each time the last connection has been closed.
+    pub(super) async fn wait_emptied(&self) {
+        self.emptied.notified().await;
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 }
 
-/// One connection's place; given back when it is dropped.
-pub(crate) struct Place {
-    all: Arc<Connections>,
-    leave: Arc<Notify>,
-    state: Mutex<State>,
-    /// `State::Known`, without a lock: this is asked with every request.
-    known: AtomicBool,
-    /// Requests of a stranger.
-    asked: AtomicU32,
-    enough: Notify,
-    /// How often the connection has had the processor.
-    turn: AtomicU32,
-    /// Wakes who does not listen to a stranger.
-    listens: AtomicWaker,
+/// The slot of one connection; freed on drop.
+pub(crate) struct ConnectionSlot {
+    table: Arc<ConnectionTable>,
+    eviction: Arc<Notify>,
+    state: Mutex<SlotState>,
+    /// Same as `SlotState::Authenticated`, without a lock: every request reads it.
+    authenticated: AtomicBool,
+    unauthenticated_requests: AtomicU32,
+    /// Notified at `MAX_UNAUTHENTICATED_REQUESTS`.
+    request_limit: Notify,
+    /// How often the task of the connection was polled.
+    polls: AtomicU32,
+    /// Wakes the reader of a paused connection.
+    reader: AtomicWaker,
 }
 
-/// How much is read from a connection at a time.
+/// How much may be read from a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Bite {
-    Whole,
-    Small,
-    None,
+pub(super) enum ReadMode {
+    Full,
+    /// A few bytes per poll, because an HTTP/2 request takes only a few bytes.
+    Limited,
+    Paused,
 }
 
-/// With its number in the line.
+/// With the key in the table's maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Unheard(u64),
-    Awaited(u64),
-    Known,
+enum SlotState {
+    New(u64),
+    AwaitingClient(u64),
+    Authenticated,
 }
 
-impl Place {
-    /// It has shown who it is.
-    /// False: its place was given to another a moment ago.
-    pub(crate) fn make_known(&self) -> bool {
-        if !self.is_known() {
-            self.change(State::Known);
+impl ConnectionSlot {
+    /// A request on the connection has shown a valid credential. False: the connection was evicted before.
+    pub(crate) fn mark_authenticated(&self) -> bool {
+        if !self.is_authenticated() {
+            self.change_state(SlotState::Authenticated);
         }
-        self.is_known()
+        self.is_authenticated()
     }
 
-    /// It has sent nothing that we could read, or does not read what we have sent.
-    pub(super) fn make_awaited(&self) {
-        self.change(State::Awaited(0));
+    /// The server waits for the client to send a request or to read a response.
+    pub(super) fn mark_awaiting_client(&self) {
+        self.change_state(SlotState::AwaitingClient(0));
     }
 
-    /// It has sent a request.
-    pub(super) fn asks(&self) {
-        if self.is_known() {
+    pub(super) fn count_request(&self) {
+        if self.is_authenticated() {
             return;
         }
-        if self.asked.fetch_add(1, Relaxed) + 1 == ASKS_OF_A_STRANGER {
-            self.enough.notify_one();
+        if self.unauthenticated_requests.fetch_add(1, Relaxed) + 1 == MAX_UNAUTHENTICATED_REQUESTS {
+            self.request_limit.notify_one();
         }
     }
 
-    pub(super) fn bite(&self, context: &Context<'_>) -> Bite {
-        if self.is_known() {
-            return Bite::Whole;
+    /// While the connection is unauthenticated, the context's task is woken when that changes.
+    pub(super) fn read_mode(&self, context: &Context<'_>) -> ReadMode {
+        if self.is_authenticated() {
+            return ReadMode::Full;
         }
-        self.listens.register(context.waker());
-        // It may have become known just before the waker was there.
-        match self.asked.load(Relaxed) {
-            _ if self.is_known() => Bite::Whole,
-            0..ASKS_OF_A_STRANGER => Bite::Small,
-            _ => Bite::None,
+        self.reader.register(context.waker());
+        match self.unauthenticated_requests.load(Relaxed) {
+            // Checked again: it may have been authenticated just before the waker was registered.
+            _ if self.is_authenticated() => ReadMode::Full,
+            0..MAX_UNAUTHENTICATED_REQUESTS => ReadMode::Limited,
+            _ => ReadMode::Paused,
         }
     }
 
-    /// Resolves when a stranger has asked often enough.
-    pub(super) async fn has_asked_enough(&self) {
-        self.enough.notified().await;
+    /// Resolves when an unauthenticated connection has sent as many requests as it may.
+    pub(super) async fn wait_request_limit(&self) {
+        self.request_limit.notified().await;
     }
 
-    fn change(&self, to: State) {
-        let mut inner = self.all.lock();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        match (*state, to) {
-            (State::Unheard(number), State::Awaited(_)) if inner.unheard.remove(&number).is_some() => {
-                let number = inner.number();
-                inner.awaited.insert(number, Arc::clone(&self.leave));
-                *state = State::Awaited(number);
+    fn change_state(&self, new_state: SlotState) {
+        let mut inner = self.table.lock();
+        let mut state = lock(&self.state);
+        match (*state, new_state) {
+            (SlotState::New(number), SlotState::AwaitingClient(_)) if inner.new.remove(&number).is_some() => {
+                let number = inner.next_number();
+                inner.awaiting_client.insert(number, Arc::clone(&self.eviction));
+                *state = SlotState::AwaitingClient(number);
             }
-            // One that was thrown out a moment ago counts no more.
-            (stranger, State::Known) if inner.forget(stranger) => {
-                inner.known += 1;
-                *state = State::Known;
+            // A connection that was evicted a moment ago stays unauthenticated.
+            (old_state, SlotState::Authenticated) if inner.remove_unauthenticated(old_state) => {
+                inner.authenticated += 1;
+                *state = SlotState::Authenticated;
             }
             _ => {}
         }
-        self.all.heard.notify_one();
-        if *state == State::Known {
-            self.known.store(true, Release);
-            self.listens.wake();
+        self.table.changed.notify_one();
+        if *state == SlotState::Authenticated {
+            self.authenticated.store(true, Release);
+            self.reader.wake();
         }
     }
 
-    pub(super) fn is_known(&self) -> bool {
-        self.known.load(Acquire)
+    pub(super) fn is_authenticated(&self) -> bool {
+        self.authenticated.load(Acquire)
     }
 
-    /// The number of the turn.
-    pub(super) fn turn(&self) -> u32 {
-        self.turn.load(Relaxed)
+    pub(super) fn poll_count(&self) -> u32 {
+        self.polls.load(Relaxed)
     }
 
-    /// Whoever reads from the connection does it in turns: one bite of a stranger in each.
-    pub(super) async fn in_turns<F: Future>(&self, work: F) -> F::Output {
+    /// Counts the polls of `work`, by which `ReadMode::Limited` limits what is read per poll.
+    pub(super) async fn count_polls<F: Future>(&self, work: F) -> F::Output {
         let mut work = std::pin::pin!(work);
         std::future::poll_fn(|context| {
-            self.turn.fetch_add(1, Relaxed);
+            self.polls.fetch_add(1, Relaxed);
             work.as_mut().poll(context)
         })
         .await
     }
 
-    /// Resolves when somebody else needs the place.
-    pub(super) async fn must_leave(&self) {
-        self.leave.notified().await;
+    /// Resolves when the slot was given to another connection.
+    pub(super) async fn wait_evicted(&self) {
+        self.eviction.notified().await;
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        let mut inner = self.all.lock();
+        let mut inner = self.table.lock();
         match *self.state.get_mut().unwrap_or_else(PoisonError::into_inner) {
-            State::Known => inner.known -= 1,
-            stranger => drop(inner.forget(stranger)),
+            SlotState::Authenticated => inner.authenticated -= 1,
+            state => drop(inner.remove_unauthenticated(state)),
         }
-        self.all.heard.notify_one();
-        if inner.known + inner.strangers() == 0 {
-            self.all.nobody.notify_one();
+        self.table.changed.notify_one();
+        if inner.is_empty() {
+            self.table.emptied.notify_one();
         }
     }
 }
 
-/// How many this process may have open.
-fn descriptors() -> u64 {
+/// RLIMIT_NOFILE of this process.
+fn max_descriptors() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
@@ -294,68 +300,69 @@ fn descriptors() -> u64 {
 mod tests {
     use super::*;
 
-    fn connections(most: u64, strangers: u64) -> Arc<Connections> {
-        Connections::new(&Limits { max_connections: most, max_strangers: strangers, ..Limits::default() })
+    fn new_table(max_connections: u64, max_unauthenticated: u64) -> Arc<ConnectionTable> {
+        ConnectionTable::new(&ServerLimits { max_connections, max_unauthenticated, ..ServerLimits::default() })
     }
 
-    fn has_to_leave(place: &Place) -> bool {
+    fn is_evicted(slot: &ConnectionSlot) -> bool {
         use futures_util::FutureExt as _;
-        place.must_leave().now_or_never().is_some()
+        slot.wait_evicted().now_or_never().is_some()
     }
 
     #[test]
-    fn who_keeps_us_waiting_longest_makes_room() {
-        let all = connections(10, 2);
-        let places: Vec<_> = (0..2).map(|_| all.enter().unwrap()).collect();
-        places[1].make_awaited();
-        places[0].make_awaited();
-        let third = all.enter().unwrap();
-        assert_eq!([&places[0], &places[1], &third].map(|place| has_to_leave(place)), [false, true, false]);
+    fn the_longest_awaited_connection_is_evicted() {
+        let table = new_table(10, 2);
+        let slots: Vec<_> = (0..2).map(|_| table.acquire().unwrap()).collect();
+        slots[1].mark_awaiting_client();
+        slots[0].mark_awaiting_client();
+        let third = table.acquire().unwrap();
+        assert_eq!([&slots[0], &slots[1], &third].map(|slot| is_evicted(slot)), [false, true, false]);
     }
 
     #[test]
-    fn who_has_not_had_a_turn_does_not_have_to_go() {
-        let all = connections(100, 2);
-        let places: Vec<_> = (0..2 * CROWD).map(|_| all.enter().unwrap()).collect();
-        assert!(places.iter().all(|place| !has_to_leave(place)));
-        assert_eq!(all.enter().err(), Some(NoPlace::Crowded), "a crowd has an end too");
-        drop(places);
-        assert!(all.enter().is_ok());
+    fn new_connections_are_not_evicted() {
+        let table = new_table(100, 2);
+        let slots: Vec<_> = (0..2 * BURST_FACTOR).map(|_| table.acquire().unwrap()).collect();
+        assert!(slots.iter().all(|slot| !is_evicted(slot)));
+        assert_eq!(table.acquire().err(), Some(SlotUnavailable::Burst), "a burst is limited too");
+        drop(slots);
+        assert!(table.acquire().is_ok());
     }
 
     #[test]
-    fn a_stranger_may_ask_only_so_often() {
+    fn requests_of_an_unauthenticated_connection_are_limited() {
         use futures_util::FutureExt as _;
-        let all = connections(10, 2);
-        let (stranger, known) = (all.enter().unwrap(), all.enter().unwrap());
-        known.make_known();
-        let ask = |place: &Place, times| (0..times).for_each(|_| place.asks());
-        let enough = |place: &Place| place.has_asked_enough().now_or_never().is_some();
-        ask(&stranger, ASKS_OF_A_STRANGER - 1);
-        assert!(!enough(&stranger));
-        ask(&stranger, 1);
-        assert!(enough(&stranger));
-        ask(&known, 10 * ASKS_OF_A_STRANGER);
-        assert!(!enough(&known));
+        let table = new_table(10, 2);
+        let (unauthenticated, authenticated) = (table.acquire().unwrap(), table.acquire().unwrap());
+        authenticated.mark_authenticated();
+        let send_requests = |slot: &ConnectionSlot, count| (0..count).for_each(|_| slot.count_request());
+        let is_limited = |slot: &ConnectionSlot| slot.wait_request_limit().now_or_never().is_some();
+        send_requests(&unauthenticated, MAX_UNAUTHENTICATED_REQUESTS - 1);
+        assert!(!is_limited(&unauthenticated));
+        send_requests(&unauthenticated, 1);
+        assert!(is_limited(&unauthenticated));
+        send_requests(&authenticated, 10 * MAX_UNAUTHENTICATED_REQUESTS);
+        assert!(!is_limited(&authenticated));
         let context = Context::from_waker(std::task::Waker::noop());
-        assert_eq!((stranger.bite(&context), known.bite(&context)), (Bite::None, Bite::Whole));
-        stranger.make_known();
-        assert_eq!(stranger.bite(&context), Bite::Whole, "one of its requests has shown who it is");
+        let modes = (unauthenticated.read_mode(&context), authenticated.read_mode(&context));
+        assert_eq!(modes, (ReadMode::Paused, ReadMode::Full));
+        unauthenticated.mark_authenticated();
+        assert_eq!(unauthenticated.read_mode(&context), ReadMode::Full, "one of its requests had a credential");
     }
 
     #[test]
-    fn who_is_known_stays() {
-        let all = connections(2, 5);
-        let first = all.enter().unwrap();
-        first.make_known();
-        let second = all.enter().unwrap();
-        second.make_awaited();
-        let third = all.enter().unwrap();
-        assert_eq!([&first, &second, &third].map(|place| has_to_leave(place)), [false, true, false]);
-        third.make_known();
-        assert_eq!(all.enter().err(), Some(NoPlace::AllTaken));
-        assert!(!second.make_known(), "it had to leave");
+    fn authenticated_connections_are_not_evicted() {
+        let table = new_table(2, 5);
+        let first = table.acquire().unwrap();
+        first.mark_authenticated();
+        let second = table.acquire().unwrap();
+        second.mark_awaiting_client();
+        let third = table.acquire().unwrap();
+        assert_eq!([&first, &second, &third].map(|slot| is_evicted(slot)), [false, true, false]);
+        third.mark_authenticated();
+        assert_eq!(table.acquire().err(), Some(SlotUnavailable::Full));
+        assert!(!second.mark_authenticated(), "it was evicted");
         drop(first);
-        assert!(all.enter().is_ok());
+        assert!(table.acquire().is_ok());
     }
 }

@@ -1,5 +1,7 @@
-//! What is listened on, by the names under which the holder keeps it: `listen/tcp:ADDR` and `listen/unix:PATH` for everything,
-//! `listen/NAME=tcp:ADDR` for one dialect alone. The holder keeps the same sockets, so that they outlive us.
+//! The listening sockets that the holder stores, so that they survive this server.
+//!
+//! The name of the stored descriptor says what is served on a socket: `listen/tcp:ADDR` and `listen/unix:PATH` serve
+//! everything, `listen/NAME=tcp:ADDR` only the dialect NAME.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,27 +10,26 @@ use std::os::fd::OwnedFd;
 use axum::Router;
 use tokio::net::{TcpListener, UnixListener};
 
-use crate::api::{self, App};
-use crate::dialect;
+use crate::dialect::Dialects;
+use crate::http::AppState;
 
 const PREFIX: &str = "listen/";
 
-/// The address of a dialect alone.
+/// An address on which only one dialect is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DialectAddress {
     pub(crate) dialect: String,
     pub(crate) address: String,
 }
 
-/// Where something is listened on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ListenAddress {
     Tcp(String),
     Unix(String),
 }
 
-impl Place {
-    fn name(&self) -> String {
+impl ListenAddress {
+    fn to_text(&self) -> String {
         match self {
             Self::Tcp(address) => format!("tcp:{address}"),
             Self::Unix(path) => format!("unix:{path}"),
@@ -36,46 +37,48 @@ impl Place {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let (kind, place) = text.split_once(':')?;
+        let (kind, address) = text.split_once(':')?;
         match kind {
-            "tcp" => Some(Self::Tcp(place.to_owned())),
-            "unix" => Some(Self::Unix(place.to_owned())),
+            "tcp" => Some(Self::Tcp(address.to_owned())),
+            "unix" => Some(Self::Unix(address.to_owned())),
             _ => None,
         }
     }
 }
 
-/// The name under which the holder keeps a listener.
-pub(crate) fn kept_as(dialect: Option<&str>, place: &Place) -> String {
+/// Name under which the holder stores a listener.
+pub(crate) fn listener_fd_name(dialect: Option<&str>, address: &ListenAddress) -> String {
     match dialect {
-        Some(dialect) => format!("{PREFIX}{dialect}={}", place.name()),
-        None => format!("{PREFIX}{}", place.name()),
+        Some(dialect) => format!("{PREFIX}{dialect}={}", address.to_text()),
+        None => format!("{PREFIX}{}", address.to_text()),
     }
 }
 
-fn read_name(name: &str) -> Option<(Option<String>, Place)> {
+fn parse_fd_name(name: &str) -> Option<(Option<String>, ListenAddress)> {
     let name = name.strip_prefix(PREFIX)?;
     match name.split_once('=') {
-        // A path may have one too.
-        Some((dialect, place)) if !dialect.contains(':') => Some((Some(dialect.to_owned()), Place::parse(place)?)),
-        _ => Some((None, Place::parse(name)?)),
+        // A `=` after a `:` belongs to a path.
+        Some((dialect, address)) if !dialect.contains(':') => {
+            Some((Some(dialect.to_owned()), ListenAddress::parse(address)?))
+        }
+        _ => Some((None, ListenAddress::parse(name)?)),
     }
 }
 
-pub(super) enum Socket {
+pub(super) enum ListenSocket {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
 
-impl Socket {
-    fn open(place: &Place, fd: OwnedFd) -> io::Result<Self> {
-        match place {
-            Place::Unix(_) => {
+impl ListenSocket {
+    fn from_fd(address: &ListenAddress, fd: OwnedFd) -> io::Result<Self> {
+        match address {
+            ListenAddress::Unix(_) => {
                 let listener = std::os::unix::net::UnixListener::from(fd);
                 listener.set_nonblocking(true)?;
                 Ok(Self::Unix(UnixListener::from_std(listener)?))
             }
-            Place::Tcp(_) => {
+            ListenAddress::Tcp(_) => {
                 let listener = std::net::TcpListener::from(fd);
                 listener.set_nonblocking(true)?;
                 Ok(Self::Tcp(TcpListener::from_std(listener)?))
@@ -84,46 +87,57 @@ impl Socket {
     }
 }
 
-/// All that the holder has kept for us.
-pub(super) struct Listeners(Vec<(Option<String>, Place, Socket)>);
+struct Listener {
+    /// `None`: everything is served.
+    dialect: Option<String>,
+    address: ListenAddress,
+    socket: ListenSocket,
+}
+
+/// All listeners of this server.
+pub(super) struct Listeners(Vec<Listener>);
 
 impl Listeners {
-    pub(super) fn take_from(kept: &mut BTreeMap<String, OwnedFd>) -> io::Result<Self> {
-        let names: Vec<String> = kept.keys().filter(|name| name.starts_with(PREFIX)).cloned().collect();
+    /// Removes the listeners from the descriptors that the holder has handed over.
+    pub(super) fn take_from(stored_fds: &mut BTreeMap<String, OwnedFd>) -> io::Result<Self> {
+        let names: Vec<String> = stored_fds.keys().filter(|name| name.starts_with(PREFIX)).cloned().collect();
         let mut all = Vec::new();
         for name in names {
-            let (Some(fd), Some((dialect, place))) = (kept.remove(&name), read_name(&name)) else { continue };
-            let socket = Socket::open(&place, fd)?;
-            all.push((dialect, place, socket));
+            let (Some(fd), Some((dialect, address))) = (stored_fds.remove(&name), parse_fd_name(&name)) else {
+                continue;
+            };
+            let socket = ListenSocket::from_fd(&address, fd)?;
+            all.push(Listener { dialect, address, socket });
         }
         Ok(Self(all))
     }
 
     pub(super) fn dialect_addresses(&self) -> Vec<DialectAddress> {
-        let own = self.0.iter().filter_map(|(dialect, place, _)| Some((dialect.clone()?, place)));
-        let mut own: Vec<DialectAddress> = own
-            .map(|(dialect, place)| {
-                let address = match place {
-                    Place::Tcp(address) => address.clone(),
-                    Place::Unix(_) => place.name(),
+        let with_dialect = self.0.iter().filter_map(|listener| Some((listener.dialect.clone()?, &listener.address)));
+        let mut addresses: Vec<DialectAddress> = with_dialect
+            .map(|(dialect, address)| {
+                let address = match address {
+                    ListenAddress::Tcp(address) => address.clone(),
+                    ListenAddress::Unix(_) => address.to_text(),
                 };
                 DialectAddress { dialect, address }
             })
             .collect();
-        own.sort_by(|a, b| a.address.cmp(&b.address));
-        own
+        addresses.sort_by(|a, b| a.address.cmp(&b.address));
+        addresses
     }
 
-    /// Each with what is to be answered on it.
-    pub(super) fn with_routers(self, app: &App) -> Vec<(Socket, Router)> {
-        let main = dialect::mount_all(app, api::router(app));
+    /// Starts the dialects, and pairs each socket with the router that serves it.
+    pub(super) fn with_routers(self, app: &AppState) -> Vec<(ListenSocket, Router)> {
+        let dialects = Dialects::start(app);
+        let main = dialects.main_router(app, self.dialect_addresses());
         let mut all = Vec::new();
-        for (name, _, socket) in self.0 {
-            match name.as_deref().map(|name| dialect::find(name).ok_or(name)) {
+        for Listener { dialect, socket, .. } in self.0 {
+            match dialect.as_deref().map(|name| dialects.router(name).ok_or(name)) {
                 None => all.push((socket, main.clone())),
-                Some(Ok(dialect)) => all.push((socket, dialect.router(app))),
-                // Kept by another version. It must not be answered in another language.
-                Some(Err(name)) => tracing::error!(name, "there is no such dialect in this version"),
+                Some(Ok(router)) => all.push((socket, router)),
+                // Another version has stored it. Its clients must not be served by another API.
+                Some(Err(dialect)) => tracing::error!(dialect, "this version does not have the dialect of a listener"),
             }
         }
         all
@@ -135,16 +149,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_listeners_are_read_as_they_were_written() {
-        let places = [Place::Tcp("[::1]:80".into()), Place::Unix("/run/a=b:c".into())];
-        for place in places {
+    fn listener_names_are_parsed_as_they_are_written() {
+        for address in [ListenAddress::Tcp("[::1]:80".into()), ListenAddress::Unix("/run/a=b:c".into())] {
             for dialect in [None, Some("e2b")] {
-                let read = read_name(&kept_as(dialect, &place));
-                assert_eq!(read, Some((dialect.map(str::to_owned), place.clone())));
+                let parsed = parse_fd_name(&listener_fd_name(dialect, &address));
+                assert_eq!(parsed, Some((dialect.map(str::to_owned), address.clone())));
             }
         }
         for wrong in ["", "listen/", "listen/e2b=", "settings", "listen/nonsense:x"] {
-            assert_eq!(read_name(wrong), None, "{wrong}");
+            assert_eq!(parse_fd_name(wrong), None, "{wrong}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Structured logs on stderr, without ever waiting for whoever reads them.
+//! Structured logs on stderr. A slow reader of stderr never blocks the server.
 
 use std::io::{self, Write};
 use std::sync::OnceLock;
@@ -8,29 +8,28 @@ use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
 
-/// Lines that may wait for stderr; more are dropped and counted.
-const MAX_LINES: usize = 1024;
+/// Lines queued for stderr; more are dropped and counted.
+const MAX_QUEUED_LINES: usize = 1024;
 
-/// A line that comes first is written at once; those that follow within this time share a write, and whoever says them
-/// need not wake us.
-const GATHER: Duration = Duration::from_millis(10);
+/// After a write, the lines of this time are gathered for the next one, so that their senders need not wake the thread.
+const GATHER_INTERVAL: Duration = Duration::from_millis(10);
 
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-static QUEUE: OnceLock<SyncSender<Line>> = OnceLock::new();
+static QUEUE: OnceLock<SyncSender<LogMessage>> = OnceLock::new();
 
-enum Line {
-    Text(Vec<u8>),
-    /// Say so when everything before it has been written.
+enum LogMessage {
+    Line(Vec<u8>),
+    /// Replies when everything before it has been written.
     Flush(SyncSender<()>),
 }
 
 #[derive(Clone)]
-struct Lines(SyncSender<Line>);
+struct LogWriter(SyncSender<LogMessage>);
 
-impl Write for Lines {
+impl Write for LogWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if self.0.try_send(Line::Text(line.to_vec())).is_err() {
+        if self.0.try_send(LogMessage::Line(line.to_vec())).is_err() {
             DROPPED.fetch_add(1, Relaxed);
         }
         Ok(line.len())
@@ -42,12 +41,12 @@ impl Write for Lines {
 }
 
 pub(super) fn start(level: &str, json: bool) -> io::Result<()> {
-    let (sender, lines) = sync_channel(MAX_LINES);
+    let (sender, messages) = sync_channel(MAX_QUEUED_LINES);
     let _ = QUEUE.set(sender.clone());
-    // A thread of its own: a full pipe behind stderr stops this thread and nothing else.
-    std::thread::Builder::new().name("log".into()).spawn(move || write_all(&lines))?;
+    // If the pipe behind stderr is full, only this thread blocks.
+    std::thread::Builder::new().name("log".into()).spawn(move || write_messages(&messages))?;
     let filter = EnvFilter::try_new(level).unwrap_or_else(|_| EnvFilter::new("info"));
-    let writer = Lines(sender);
+    let writer = LogWriter(sender);
     let builder =
         tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(move || writer.clone());
     if json {
@@ -58,38 +57,36 @@ pub(super) fn start(level: &str, json: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// The last words before this process ends.
+/// Writes queued lines before the process ends.
 pub(super) fn flush() {
-    const WITHIN: Duration = Duration::from_millis(500);
+    const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
     let (done, written) = sync_channel(1);
     if let Some(queue) = QUEUE.get()
-        && queue.try_send(Line::Flush(done)).is_ok()
+        && queue.try_send(LogMessage::Flush(done)).is_ok()
     {
-        // Whoever reads stderr may have stopped doing so.
-        let _ = written.recv_timeout(WITHIN);
+        // The reader of stderr may have stopped reading.
+        let _ = written.recv_timeout(FLUSH_TIMEOUT);
     }
 }
 
-fn write_all(lines: &Receiver<Line>) {
-    while let Ok(first) = lines.recv() {
+fn write_messages(messages: &Receiver<LogMessage>) {
+    while let Ok(first) = messages.recv() {
         let mut text = Vec::new();
-        let mut flushed = Vec::new();
-        for line in std::iter::once(first).chain(lines.try_iter().take(MAX_LINES)) {
-            match line {
-                Line::Text(line) => text.extend_from_slice(&line),
-                Line::Flush(done) => flushed.push(done),
+        let mut flushes = Vec::new();
+        for message in std::iter::once(first).chain(messages.try_iter().take(MAX_QUEUED_LINES)) {
+            match message {
+                LogMessage::Line(line) => text.extend_from_slice(&line),
+                LogMessage::Flush(done) => flushes.push(done),
             }
         }
-        let mut stderr = io::stderr().lock();
-        let _ = stderr.write_all(&text);
+        let _ = io::stderr().write_all(&text);
         match DROPPED.swap(0, Relaxed) {
             0 => {}
-            count => drop(writeln!(stderr, "outlive: {count} log lines were dropped")),
+            count => tracing::error!(count, "log lines were dropped"),
         }
-        drop(stderr);
-        for done in flushed {
+        for done in flushes {
             let _ = done.try_send(());
         }
-        std::thread::sleep(GATHER);
+        std::thread::sleep(GATHER_INTERVAL);
     }
 }

@@ -1,14 +1,18 @@
-//! Who is let in, to what, and what stays secret.
+//! Access control: tokens, scopes, tickets, the origin policy, network limits, and secrets that must not leak.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
-mod files;
+mod console_assets;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod history;
 mod limits;
-mod pages;
+mod long_lived_tickets;
+mod origin_policy;
 mod routes;
 mod secrets;
 mod tickets;
+mod tls;
+mod token_cli;
 mod tokens;
 mod unix_socket;

@@ -1,19 +1,20 @@
-//! Every route with every credential. The routes come from the server itself; what each is meant to ask for stands here,
-//! so a new route fails this test until somebody has said who may use it.
+//! Every route with every credential. The routes come from the server itself; the scopes that they require are listed
+//! here by hand, so a new route fails this test until its scope is added.
 
 use serde_json::{Value, json};
 
-use crate::harness::http::Answer;
+use crate::harness::http::Response;
 use crate::harness::{Outlive, Setup};
 
 const OPEN: &str = "open";
 const ATTACH: &str = "attach";
 
 #[rustfmt::skip]
-const MEANT: &[(&str, &str, &str)] = &[
+const NATIVE: &[(&str, &str, &str)] = &[
     ("get", "/", OPEN),
     ("get", "/docs", OPEN),
     ("get", "/ui", OPEN),
+    ("get", "/ui/", OPEN),
     ("get", "/ui/app.css", OPEN),
     ("get", "/ui/app.js", OPEN),
     ("get", "/healthz", OPEN),
@@ -31,8 +32,10 @@ const MEANT: &[(&str, &str, &str)] = &[
     ("get", "/v1/tokens", "admin"),
     ("post", "/v1/tokens", "admin"),
     ("delete", "/v1/tokens/{name}", "admin"),
-    // A viewer's. A writer's ticket needs more, which tickets.rs shows.
+    // For a viewer's ticket. tickets.rs tests that a writer's ticket needs `write`.
     ("post", "/v1/tickets", "read"),
+    ("get", "/v1/tickets", "read"),
+    ("delete", "/v1/tickets/{id}", "read"),
     ("get", "/v1/processes", "read"),
     ("post", "/v1/processes", "write"),
     ("post", "/v1/processes/run", "write"),
@@ -56,6 +59,12 @@ const MEANT: &[(&str, &str, &str)] = &[
     ("get", "/v1/processes/{id}/screen", "read"),
     ("get", "/v1/processes/{id}/attachments", "read"),
     ("get", "/v1/processes/{id}/tree", "read"),
+    // For what only the history knows, these and `boot` of the list need `admin`: history.rs.
+    ("get", "/v1/history", "admin"),
+    ("get", "/v1/history/sessions", "admin"),
+    ("get", "/v1/history/sessions/{id}/execs", "admin"),
+    ("delete", "/v1/history/{id}", "admin"),
+    ("post", "/v1/history/gc", "admin"),
     ("get", "/v1/context", "read"),
     ("get", "/v1/sessions", "read"),
     ("post", "/v1/sessions", "write"),
@@ -67,20 +76,22 @@ const MEANT: &[(&str, &str, &str)] = &[
     ("get", "/v1/sessions/{id}/execs/{execId}", "read"),
     ("get", "/v1/sessions/{id}/execs/{execId}/output", "read"),
     ("post", "/v1/sessions/{id}/execs/{execId}/cancel", "write"),
+    // A socket, too, but only for writers.
+    ("get", "/v1/sandboxes/{id}/proxy/{port}/terminal", "write"),
     ("get", "/v1/processes/{id}/connect", ATTACH),
     ("get", "/v1/processes/{id}/terminal/ws", ATTACH),
 ];
 
-/// A dialect's routes, and by which header its clients show a token.
-struct Spoken {
+/// A dialect's routes, and the header in which its clients send a token.
+struct DialectRoutes {
     name: &'static str,
     header: &'static str,
     routes: &'static [(&'static str, &'static str, &'static str)],
 }
 
 #[rustfmt::skip]
-const DIALECTS: &[Spoken] = &[
-    Spoken { name: "e2b", header: "x-access-token", routes: &[
+const DIALECTS: &[DialectRoutes] = &[
+    DialectRoutes { name: "e2b", header: "x-access-token", routes: &[
         ("get", "/health", OPEN),
         ("get", "/metrics", "read"),
         ("get", "/envs", "read"),
@@ -94,7 +105,7 @@ const DIALECTS: &[Spoken] = &[
         ("post", "/process.Process/CloseStdin", "write"),
         ("post", "/process.Process/SendSignal", "write"),
     ] },
-    Spoken { name: "opencode", header: "authorization", routes: &[
+    DialectRoutes { name: "opencode", header: "authorization", routes: &[
         ("get", "/pty/shells", "read"),
         ("get", "/pty", "read"),
         ("post", "/pty", "write"),
@@ -149,7 +160,7 @@ const DIALECTS: &[Spoken] = &[
         ("get", "/permission", "read"),
         ("get", "/question", "read"),
     ] },
-    Spoken { name: "opensandbox", header: "x-execd-access-token", routes: &[
+    DialectRoutes { name: "opensandbox", header: "x-execd-access-token", routes: &[
         ("get", "/ping", "read"),
         ("get", "/metrics", "read"),
         ("get", "/metrics/watch", "read"),
@@ -177,7 +188,7 @@ const DIALECTS: &[Spoken] = &[
         ("post", "/code/context", "write"),
         ("get", "/code/contexts", "read"),
     ] },
-    Spoken { name: "cloudflare", header: "x-outlive-token", routes: &[
+    DialectRoutes { name: "cloudflare", header: "x-outlive-token", routes: &[
         ("get", "/", OPEN),
         ("get", "/api/ping", "read"),
         ("get", "/api/version", "read"),
@@ -228,37 +239,37 @@ const UPGRADE: &[(&str, &str)] = &[
     ("sec-websocket-key", "AAAAAAAAAAAAAAAAAAAAAA=="),
 ];
 
-struct World {
+struct RouteFixture {
     outlive: Outlive,
-    /// A terminal that runs.
+    /// A running terminal.
     id: String,
 }
 
-impl World {
+impl RouteFixture {
     fn new() -> Self {
-        let outlive = Outlive::with(Setup { token: Some("the-admin".into()), ..Setup::default() });
+        let outlive = Outlive::start_with(Setup { token: Some("the-admin".into()), ..Setup::default() });
         let id = outlive.start_process(json!({ "command": "cat", "tty": true }));
         Self { outlive, id }
     }
 
-    fn token(&self, scope: &str) -> String {
-        let answer = self.outlive.post("/v1/tokens", &json!({ "name": scope, "scope": scope }));
-        answer.json["token"].as_str().unwrap_or_else(|| panic!("{}", answer.text())).to_owned()
+    fn issue_token(&self, scope: &str) -> String {
+        let response = self.outlive.post("/v1/tokens", &json!({ "name": scope, "scope": scope }));
+        response.json["token"].as_str().unwrap_or_else(|| panic!("{}", response.text())).to_owned()
     }
 
-    fn ticket(&self, role: &str) -> String {
-        let answer = self.outlive.post("/v1/tickets", &json!({ "processId": self.id, "role": role }));
-        answer.json["ticket"].as_str().unwrap_or_else(|| panic!("{}", answer.text())).to_owned()
+    fn issue_ticket(&self, role: &str) -> String {
+        let response = self.outlive.post("/v1/tickets", &json!({ "processId": self.id, "role": role }));
+        response.json["ticket"].as_str().unwrap_or_else(|| panic!("{}", response.text())).to_owned()
     }
 
-    /// Only the head of the answer counts: some go on for ever.
-    fn call(&self, method: &str, path: &str, credential: &Credential, upgrade: bool, role: Option<&str>) -> Answer {
-        // An id that nobody has: whoever is let in changes nothing. Sockets are opened for real.
-        let id = if upgrade { self.id.as_str() } else { "proc_of_nobody" };
-        let mut path = path.replace("{id}", id).replace("{name}", "nobody");
+    /// Sends a request and reads only the head of the response, because some bodies never end.
+    fn send(&self, method: &str, path: &str, credential: &Credential, upgrade: bool, role: Option<&str>) -> Response {
+        // An unknown id, so that an allowed request changes nothing. Sockets are really opened.
+        let id = if upgrade { self.id.as_str() } else { "proc_unknown" };
+        let mut path = path.replace("{id}", id).replace("{name}", "unknown");
         let mut query: Vec<String> = role.map(|role| format!("role={role}")).into_iter().collect();
         let bearer;
-        // OpenCode gives tickets only to those who can send a header of their own, whoever they are.
+        // OpenCode issues tickets only to clients that send this header.
         let mut headers = vec![("x-opencode-ticket", "1")];
         if upgrade {
             headers.extend_from_slice(UPGRADE);
@@ -287,7 +298,7 @@ impl World {
             std::io::Read::read_to_end(&mut open, &mut body).unwrap();
         }
         let json = serde_json::from_slice(&body).unwrap_or(Value::Null);
-        Answer { status: open.status, headers: open.headers, body, json }
+        Response { status: open.status, headers: open.headers, body, json }
     }
 }
 
@@ -299,25 +310,25 @@ enum Credential {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Met {
-    LetIn,
-    Unknown,
+enum Verdict {
+    Allowed,
+    Unauthenticated,
     Forbidden,
 }
 
-fn met(answer: &Answer) -> Met {
-    match (answer.status, answer.code()) {
+fn verdict(response: &Response) -> Verdict {
+    match (response.status, response.code()) {
         (401, "token_invalid" | "ticket_invalid") => {
-            assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
-            Met::Unknown
+            assert_eq!(response.header("www-authenticate"), Some("Bearer"));
+            Verdict::Unauthenticated
         }
-        (403, "scope_insufficient" | "ticket_for_another") => Met::Forbidden,
-        (401 | 403 | 429, code) => panic!("an odd refusal: {} {code}", answer.status),
-        _ => Met::LetIn,
+        (403, "scope_insufficient" | "ticket_for_another") => Verdict::Forbidden,
+        (401 | 403 | 429, code) => panic!("unexpected refusal: {} {code}", response.status),
+        _ => Verdict::Allowed,
     }
 }
 
-fn routes(outlive: &Outlive) -> Vec<(String, String)> {
+fn list_routes(outlive: &Outlive) -> Vec<(String, String)> {
     let document = outlive.get("/v1/openapi.json").json;
     let mut all = Vec::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
@@ -329,129 +340,140 @@ fn routes(outlive: &Outlive) -> Vec<(String, String)> {
 }
 
 #[test]
-fn every_route_asks_for_what_it_is_meant_to() {
-    let world = World::new();
-    let routes = routes(&world.outlive);
-    for (method, path, _) in MEANT {
+fn every_native_route_requires_its_scope() {
+    let fixture = RouteFixture::new();
+    let routes = list_routes(&fixture.outlive);
+    for (method, path, _) in NATIVE {
         assert!(routes.contains(&((*method).to_owned(), (*path).to_owned())), "{method} {path} is gone");
     }
-    let (read, write, admin) = (world.token("read"), world.token("write"), world.token("admin"));
+    let (read, write, admin) =
+        (fixture.issue_token("read"), fixture.issue_token("write"), fixture.issue_token("admin"));
     let tokens = [("read", &read), ("write", &write), ("admin", &admin)];
     for (method, path) in &routes {
-        let meant = MEANT.iter().find(|(known, at, _)| known == method && at == path);
-        let (_, _, meant) = meant.unwrap_or_else(|| panic!("who may {method} {path}? say it in this test"));
-        let see = |credential: Credential| met(&world.call(method, path, &credential, false, None));
+        let expected = NATIVE.iter().find(|(known, at, _)| known == method && at == path);
+        let (_, _, required) = expected.unwrap_or_else(|| panic!("add {method} {path} to this test"));
+        let try_with = |credential: Credential| verdict(&fixture.send(method, path, &credential, false, None));
         let what = format!("{method} {path}");
-        let stranger = if *meant == OPEN { Met::LetIn } else { Met::Unknown };
-        assert_eq!(see(Credential::None), stranger, "{what} with nothing");
-        assert_eq!(see(Credential::Bearer("wrong".into())), stranger, "{what} with a wrong token");
-        assert_eq!(see(Credential::Bearer(String::new())), stranger, "{what} with an empty token");
+        let without_access = if *required == OPEN { Verdict::Allowed } else { Verdict::Unauthenticated };
+        assert_eq!(try_with(Credential::None), without_access, "{what} without a credential");
+        assert_eq!(try_with(Credential::Bearer("wrong".into())), without_access, "{what} with a wrong token");
+        assert_eq!(try_with(Credential::Bearer(String::new())), without_access, "{what} with an empty token");
         assert_eq!(
-            see(Credential::InQuery("access_token", admin.clone())),
-            stranger,
+            try_with(Credential::InQuery("access_token", admin.clone())),
+            without_access,
             "{what} with a token in the query"
         );
-        assert_eq!(see(Credential::InQuery("ticket", world.ticket("writer"))), stranger, "{what} with a ticket");
+        assert_eq!(
+            try_with(Credential::InQuery("ticket", fixture.issue_ticket("writer"))),
+            without_access,
+            "{what} with a ticket"
+        );
         let order = ["read", "write", "admin"];
         for (scope, token) in tokens {
-            let needed = order.iter().position(|known| known == meant).unwrap_or(0);
+            let needed = order.iter().position(|known| known == required).unwrap_or(0);
             let has = order.iter().position(|known| *known == scope).unwrap();
-            let expected = if has >= needed { Met::LetIn } else { Met::Forbidden };
-            assert_eq!(see(Credential::Bearer(token.clone())), expected, "{what} with {scope}");
+            let expected = if has >= needed { Verdict::Allowed } else { Verdict::Forbidden };
+            assert_eq!(try_with(Credential::Bearer(token.clone())), expected, "{what} with {scope}");
         }
     }
 }
 
 #[test]
-fn sockets_take_tokens_and_tickets_in_the_query_by_role() {
-    let world = World::new();
-    let (read, write) = (world.token("read"), world.token("write"));
+fn sockets_accept_tokens_and_tickets_in_the_query_by_role() {
+    let fixture = RouteFixture::new();
+    let (read, write) = (fixture.issue_token("read"), fixture.issue_token("write"));
     for path in ["/v1/processes/{id}/connect", "/v1/processes/{id}/terminal/ws"] {
         let is_native = path.ends_with("connect");
-        let see = |credential: Credential, role: Option<&str>| {
-            let answer = world.call("get", path, &credential, true, role);
-            match met(&answer) {
-                Met::LetIn => assert_eq!(answer.status, 101, "{path}: {}", answer.text()),
-                _ => assert_ne!(answer.status, 101),
+        let try_with = |credential: Credential, role: Option<&str>| {
+            let response = fixture.send("get", path, &credential, true, role);
+            match verdict(&response) {
+                Verdict::Allowed => assert_eq!(response.status, 101, "{path}: {}", response.text()),
+                _ => assert_ne!(response.status, 101),
             }
-            met(&answer)
+            verdict(&response)
         };
         let by_query = |token: &str| Credential::InQuery("access_token", token.to_owned());
-        assert_eq!(see(Credential::None, None), Met::Unknown);
-        assert_eq!(see(by_query("wrong"), None), Met::Unknown);
+        assert_eq!(try_with(Credential::None, None), Verdict::Unauthenticated);
+        assert_eq!(try_with(by_query("wrong"), None), Verdict::Unauthenticated);
         for token in [&read, &write] {
-            let expected = if token == &write { Met::LetIn } else { Met::Forbidden };
-            assert_eq!(see(by_query(token), None), expected, "{path} as a writer");
-            assert_eq!(see(Credential::Bearer(token.clone()), None), expected, "{path} as a writer");
+            let expected = if token == &write { Verdict::Allowed } else { Verdict::Forbidden };
+            assert_eq!(try_with(by_query(token), None), expected, "{path} as a writer");
+            assert_eq!(try_with(Credential::Bearer(token.clone()), None), expected, "{path} as a writer");
         }
-        let ticket = |role: &str| Credential::InQuery("ticket", world.ticket(role));
-        assert_eq!(see(ticket("writer"), None), Met::LetIn);
+        let ticket = |role: &str| Credential::InQuery("ticket", fixture.issue_ticket(role));
+        assert_eq!(try_with(ticket("writer"), None), Verdict::Allowed);
         if is_native {
-            assert_eq!(see(by_query(&read), Some("viewer")), Met::LetIn);
-            assert_eq!(see(ticket("viewer"), None), Met::LetIn, "the ticket's role unless another is asked for");
-            assert_eq!(see(ticket("viewer"), Some("viewer")), Met::LetIn);
-            assert_eq!(see(ticket("viewer"), Some("writer")), Met::Forbidden);
+            assert_eq!(try_with(by_query(&read), Some("viewer")), Verdict::Allowed);
+            assert_eq!(try_with(ticket("viewer"), None), Verdict::Allowed, "the ticket's role is the default");
+            assert_eq!(try_with(ticket("viewer"), Some("viewer")), Verdict::Allowed);
+            assert_eq!(try_with(ticket("viewer"), Some("writer")), Verdict::Forbidden);
         } else {
-            assert_eq!(see(ticket("viewer"), None), Met::Forbidden, "this socket always types");
+            assert_eq!(try_with(ticket("viewer"), None), Verdict::Forbidden, "this socket has no viewer role");
         }
     }
 }
 
-/// A dialect refuses in words of its own, so only the status tells.
-fn met_in_dialect(answer: &Answer) -> Met {
-    match answer.status {
-        401 => Met::Unknown,
-        403 => Met::Forbidden,
-        429 => panic!("an odd refusal"),
-        _ => Met::LetIn,
+/// A dialect refuses in its own error format, so only the status counts.
+fn dialect_verdict(response: &Response) -> Verdict {
+    match response.status {
+        401 => Verdict::Unauthenticated,
+        403 => Verdict::Forbidden,
+        429 => panic!("unexpected refusal"),
+        _ => Verdict::Allowed,
     }
 }
 
 #[test]
-fn every_route_of_a_dialect_asks_for_what_it_is_meant_to() {
-    let world = World::new();
-    let (read, write, admin) = (world.token("read"), world.token("write"), world.token("admin"));
+fn every_dialect_route_requires_its_scope() {
+    let fixture = RouteFixture::new();
+    let (read, write, admin) =
+        (fixture.issue_token("read"), fixture.issue_token("write"), fixture.issue_token("admin"));
     let order = ["read", "write", "admin"];
-    let listed = world.outlive.get("/v1/dialects").json["dialects"].clone();
+    let listed = fixture.outlive.get("/v1/dialects").json["dialects"].clone();
     let listed = listed.as_array().unwrap();
     let names: Vec<_> = listed.iter().map(|dialect| dialect["name"].as_str().unwrap()).collect();
-    assert_eq!(names, DIALECTS.iter().map(|spoken| spoken.name).collect::<Vec<_>>(), "say it in this test");
-    for (dialect, spoken) in listed.iter().zip(DIALECTS) {
-        for (method, path, _) in spoken.routes {
-            let is_it = |route: &Value| {
+    assert_eq!(
+        names,
+        DIALECTS.iter().map(|expected| expected.name).collect::<Vec<_>>(),
+        "add the dialect to this test"
+    );
+    for (dialect, expected_dialect) in listed.iter().zip(DIALECTS) {
+        for (method, path, _) in expected_dialect.routes {
+            let is_same = |route: &Value| {
                 route["path"] == *path && route["method"].as_str().unwrap().eq_ignore_ascii_case(method)
             };
-            assert!(dialect["routes"].as_array().unwrap().iter().any(is_it), "{method} {path} is gone");
+            assert!(dialect["routes"].as_array().unwrap().iter().any(is_same), "{method} {path} is gone");
         }
         for route in dialect["routes"].as_array().unwrap() {
             let (method, path) = (route["method"].as_str().unwrap(), route["path"].as_str().unwrap());
             let method = method.to_lowercase();
-            let meant = spoken.routes.iter().find(|(known, at, _)| *known == method && *at == path);
-            let (_, _, meant) = meant.unwrap_or_else(|| panic!("who may {method} {path}? say it in this test"));
-            assert_eq!(route["scope"], *meant, "{method} {path}");
-            let what = format!("{} {method} {path}", spoken.name);
-            let at = format!("/{}{path}", spoken.name);
-            let see = |credential: Credential| met_in_dialect(&world.call(&method, &at, &credential, false, None));
-            let show = |token: &str| match spoken.header {
+            let expected = expected_dialect.routes.iter().find(|(known, at, _)| *known == method && *at == path);
+            let (_, _, required) = expected.unwrap_or_else(|| panic!("add {method} {path} to this test"));
+            assert_eq!(route["scope"], *required, "{method} {path}");
+            let what = format!("{} {method} {path}", expected_dialect.name);
+            let at = format!("/{}{path}", expected_dialect.name);
+            let try_with =
+                |credential: Credential| dialect_verdict(&fixture.send(&method, &at, &credential, false, None));
+            let credential = |token: &str| match expected_dialect.header {
                 "authorization" => Credential::Bearer(token.to_owned()),
                 header => Credential::Header(header, token.to_owned()),
             };
-            let stranger = if *meant == OPEN { Met::LetIn } else { Met::Unknown };
-            assert_eq!(see(Credential::None), stranger, "{what} with nothing");
-            assert_eq!(see(show("wrong")), stranger, "{what} with a wrong token");
-            assert_eq!(see(show("")), stranger, "{what} with an empty token");
+            let without_access = if *required == OPEN { Verdict::Allowed } else { Verdict::Unauthenticated };
+            assert_eq!(try_with(Credential::None), without_access, "{what} without a credential");
+            assert_eq!(try_with(credential("wrong")), without_access, "{what} with a wrong token");
+            assert_eq!(try_with(credential("")), without_access, "{what} with an empty token");
             let in_query = Credential::InQuery("access_token", admin.clone());
-            assert_eq!(see(in_query), stranger, "{what} with a token in the query");
-            let ticket = Credential::InQuery("ticket", world.ticket("writer"));
-            assert_eq!(see(ticket), stranger, "{what} with a ticket");
+            assert_eq!(try_with(in_query), without_access, "{what} with a token in the query");
+            let ticket = Credential::InQuery("ticket", fixture.issue_ticket("writer"));
+            assert_eq!(try_with(ticket), without_access, "{what} with a ticket");
             for (has, token) in [&read, &write, &admin].into_iter().enumerate() {
-                let needed = order.iter().position(|known| known == meant).unwrap_or(0);
-                let expected = if has >= needed { Met::LetIn } else { Met::Forbidden };
-                assert_eq!(see(show(token)), expected, "{what} with {}", order[has]);
+                let needed = order.iter().position(|known| known == required).unwrap_or(0);
+                let expected = if has >= needed { Verdict::Allowed } else { Verdict::Forbidden };
+                assert_eq!(try_with(credential(token)), expected, "{what} with {}", order[has]);
             }
-            let evil =
-                world.outlive.http().send(&method.to_uppercase(), &at, &[("origin", "https://evil.example")], None);
-            assert_eq!(evil.status, 403, "{what} from a page of another origin");
+            let foreign =
+                fixture.outlive.http().send(&method.to_uppercase(), &at, &[("origin", "https://evil.example")], None);
+            assert_eq!(foreign.status, 403, "{what} from another origin");
         }
     }
 }

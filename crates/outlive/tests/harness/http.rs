@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
     pub(crate) json: Value,
 }
 
-impl Answer {
+impl Response {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -37,15 +37,15 @@ impl Http {
         Self { port }
     }
 
-    pub(crate) fn get(self, path: &str) -> Answer {
+    pub(crate) fn get(self, path: &str) -> Response {
         self.send("GET", path, &[], None)
     }
 
-    pub(crate) fn post(self, path: &str, body: &Value) -> Answer {
+    pub(crate) fn post(self, path: &str, body: &Value) -> Response {
         self.send("POST", path, &[("content-type", "application/json")], Some(body.to_string().as_bytes()))
     }
 
-    pub(crate) fn send(self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&[u8]>) -> Answer {
+    pub(crate) fn send(self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&[u8]>) -> Response {
         self.try_send(method, path, headers, body).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
@@ -56,14 +56,14 @@ impl Http {
         Ok(stream)
     }
 
-    /// The head of the answer, and the stream behind it.
+    /// Sends a request and reads the head of the response; the body is read from the result.
     pub(crate) fn open(
         self,
         method: &str,
         path: &str,
         headers: &[(&str, &str)],
         body: Option<&[u8]>,
-    ) -> std::io::Result<Open> {
+    ) -> std::io::Result<StreamingResponse> {
         let mut stream = self.connect()?;
         let mut head = format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{}\r\n", self.port);
         if !headers.iter().any(|(name, _)| *name == "connection") {
@@ -80,42 +80,42 @@ impl Http {
         if let Some(body) = body {
             stream.write_all(body)?;
         }
-        Open::read(stream)
+        StreamingResponse::read_head(stream)
     }
 
-    /// `Err` when the connection broke before the answer was complete.
+    /// Returns `Err` when the connection broke before the response was complete.
     pub(crate) fn try_send(
         self,
         method: &str,
         path: &str,
         headers: &[(&str, &str)],
         body: Option<&[u8]>,
-    ) -> std::io::Result<Answer> {
+    ) -> std::io::Result<Response> {
         let mut open = self.open(method, path, headers, body)?;
         let mut bytes = Vec::new();
         open.read_to_end(&mut bytes)?;
         let json = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        Ok(Answer { status: open.status, headers: open.headers, body: bytes, json })
+        Ok(Response { status: open.status, headers: open.headers, body: bytes, json })
     }
 }
 
-/// An answer whose body is read piece by piece.
-pub(crate) struct Open {
+/// A response whose body is read piece by piece.
+pub(crate) struct StreamingResponse {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     reader: BufReader<TcpStream>,
-    body: Length,
+    body: BodyLength,
 }
 
-enum Length {
-    Chunked { left: usize, over: bool },
+enum BodyLength {
+    Chunked { left: usize, finished: bool },
     Known(usize),
     None,
 }
 
-impl Open {
-    fn read(stream: TcpStream) -> std::io::Result<Self> {
-        let broken = || std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "no answer");
+impl StreamingResponse {
+    fn read_head(stream: TcpStream) -> std::io::Result<Self> {
+        let broken = || std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "no response");
         let mut reader = BufReader::with_capacity(64 * 1024, stream);
         let mut line = String::new();
         reader.read_line(&mut line)?;
@@ -132,9 +132,9 @@ impl Open {
         }
         let find = |name: &str| headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
         let body = match (find("transfer-encoding"), find("content-length")) {
-            (Some(_), _) => Length::Chunked { left: 0, over: false },
-            (None, Some(length)) => Length::Known(length.parse().map_err(|_| broken())?),
-            (None, None) => Length::None,
+            (Some(_), _) => BodyLength::Chunked { left: 0, finished: false },
+            (None, Some(length)) => BodyLength::Known(length.parse().map_err(|_| broken())?),
+            (None, None) => BodyLength::None,
         };
         Ok(Self { status, headers, reader, body })
     }
@@ -148,32 +148,32 @@ impl Open {
     }
 }
 
-impl Read for Open {
-    fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
-        let cut = || std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "the answer was cut off");
+impl Read for StreamingResponse {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let cut = || std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "the response was cut off");
         match &mut self.body {
-            Length::None | Length::Known(0) | Length::Chunked { over: true, .. } => Ok(0),
-            Length::Known(left) => {
-                let most = room.len().min(*left);
-                let count = self.reader.read(&mut room[..most])?;
+            BodyLength::None | BodyLength::Known(0) | BodyLength::Chunked { finished: true, .. } => Ok(0),
+            BodyLength::Known(left) => {
+                let limit = buffer.len().min(*left);
+                let count = self.reader.read(&mut buffer[..limit])?;
                 if count == 0 {
                     return Err(cut());
                 }
                 *left -= count;
                 Ok(count)
             }
-            Length::Chunked { left, over } => {
+            BodyLength::Chunked { left, finished } => {
                 if *left == 0 {
                     let mut line = String::new();
                     self.reader.read_line(&mut line)?;
                     *left = usize::from_str_radix(line.trim(), 16).map_err(|_| cut())?;
                     if *left == 0 {
-                        *over = true;
+                        *finished = true;
                         return Ok(0);
                     }
                 }
-                let most = room.len().min(*left);
-                let count = self.reader.read(&mut room[..most])?;
+                let limit = buffer.len().min(*left);
+                let count = self.reader.read(&mut buffer[..limit])?;
                 if count == 0 {
                     return Err(cut());
                 }
@@ -196,11 +196,11 @@ pub(crate) struct Event {
     pub(crate) data: String,
 }
 
-/// Reads server-sent events from an open answer; `None` at its end or when it broke.
-pub(crate) struct Events(BufReader<Open>);
+/// Reads server-sent events from a response; `None` at its end or when the connection broke.
+pub(crate) struct EventStream(BufReader<StreamingResponse>);
 
-impl Events {
-    pub(crate) fn new(open: Open) -> Self {
+impl EventStream {
+    pub(crate) fn new(open: StreamingResponse) -> Self {
         Self(BufReader::new(open))
     }
 
@@ -226,8 +226,8 @@ impl Events {
         }
     }
 
-    /// Skips until an event of this name.
-    pub(crate) fn until(&mut self, name: &str) -> Event {
+    /// Skips events up to one with this name.
+    pub(crate) fn skip_to(&mut self, name: &str) -> Event {
         loop {
             let event = self.next().unwrap_or_else(|| panic!("the stream ended before {name}"));
             if event.name == name {

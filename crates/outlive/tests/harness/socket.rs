@@ -1,4 +1,4 @@
-//! A blocking WebSocket client that keeps count of offsets as docs/wire.md says.
+//! A blocking WebSocket client that tracks offsets as docs/reference/http-sockets.md says.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub(crate) struct Socket {
     pub(crate) inner: WebSocket<TcpStream>,
     /// Offset of the next byte.
     pub(crate) offset: u64,
-    /// Frames of a process on pipes begin with the stream.
+    /// Whether frames start with the stream number, as those of a process on pipes do.
     tagged: bool,
     pub(crate) ready: Value,
 }
@@ -53,7 +53,7 @@ impl Socket {
         }
     }
 
-    /// The next frame; a broken connection is `Closed(None)`.
+    /// Reads the next frame; a broken connection is `Closed(None)`.
     pub(crate) fn next(&mut self) -> Frame {
         loop {
             match self.inner.read() {
@@ -80,7 +80,7 @@ impl Socket {
         }
     }
 
-    /// All bytes until the exit, which is returned with them. Panics on a gap.
+    /// Reads all bytes up to the exit frame and returns both. Panics on a gap.
     pub(crate) fn read_to_exit(&mut self) -> (Vec<u8>, Value) {
         let mut all = Vec::new();
         loop {
@@ -110,25 +110,25 @@ impl Socket {
         }
     }
 
-    pub(crate) fn control(&mut self, frame: Value) {
+    pub(crate) fn send_control(&mut self, frame: Value) {
         self.inner.send(Message::Text(frame.to_string().into())).unwrap();
     }
 
     pub(crate) fn type_text(&mut self, text: &str) {
-        self.control(json!({ "type": "input", "data": text }));
+        self.send_control(json!({ "type": "input", "data": text }));
     }
 
     pub(crate) fn resize(&mut self, cols: u16, rows: u16) {
-        self.control(json!({ "type": "resize", "cols": cols, "rows": rows }));
+        self.send_control(json!({ "type": "resize", "cols": cols, "rows": rows }));
     }
 
-    /// Cuts the connection without a word.
-    pub(crate) fn cut(self) -> u64 {
+    /// Closes the TCP connection without a close frame; returns the offset reached.
+    pub(crate) fn disconnect(self) -> u64 {
         let _ = self.inner.get_ref().shutdown(std::net::Shutdown::Both);
         self.offset
     }
 
-    pub(crate) fn set_read_timeout(&self, limit: Option<Duration>) {
-        self.inner.get_ref().set_read_timeout(limit).unwrap();
+    pub(crate) fn set_read_timeout(&self, timeout: Option<Duration>) {
+        self.inner.get_ref().set_read_timeout(timeout).unwrap();
     }
 }

@@ -1,21 +1,21 @@
-//! What a child is given: environment, user, limits, input.
+//! The environment, user, limits, descriptors and input of a child.
 
 use serde_json::{Value, json};
 
 use crate::harness::{Outlive, Setup};
-use crate::{listed, post, printed, set_config};
+use crate::{list_processes, output_text, post, set_config};
 
 #[test]
-fn a_child_gets_the_environment_that_was_asked_for() {
+fn a_child_gets_the_requested_environment() {
     let environment = vec![
         ("KEPT".to_owned(), "1".to_owned()),
         ("DROPPED".to_owned(), "1".to_owned()),
         ("OUTLIVE_SECRET".to_owned(), "s".to_owned()),
     ];
-    let outlive = Outlive::with(Setup { environment, ..Setup::default() });
+    let outlive = Outlive::start_with(Setup { environment, ..Setup::default() });
     let id = outlive.start_process(json!({ "command": "env", "env": { "ADDED": "x=y", "DROPPED": null } }));
     outlive.wait_exit(&id);
-    let all = printed(&outlive, &id);
+    let all = output_text(&outlive, &id);
     let all: Vec<&str> = all.lines().collect();
     for expected in ["KEPT=1", "ADDED=x=y", "TERM=xterm-256color", &format!("OUTLIVE_PROCESS_ID={id}")] {
         assert!(all.contains(&expected), "{expected} in {all:?}");
@@ -24,56 +24,71 @@ fn a_child_gets_the_environment_that_was_asked_for() {
 }
 
 #[test]
-fn what_is_written_to_both_outputs_can_keep_its_order() {
-    let outlive = Outlive::start();
-    let both = "i=0; while [ $i -lt 500 ]; do echo o$i; echo e$i >&2; i=$((i+1)); done";
-    let id = outlive.start_process(json!({ "command": both, "shell": true, "mergeStderr": true }));
-    outlive.wait_exit(&id);
-    let expected: Vec<String> = (0..500).flat_map(|i| [format!("o{i}"), format!("e{i}")]).collect();
-    assert_eq!(printed(&outlive, &id).lines().collect::<Vec<_>>(), expected);
+fn a_fresh_environment_has_none_of_the_servers_variables() {
+    let environment = vec![("LEAKED".to_owned(), "secret".to_owned())];
+    let outlive = Outlive::start_with(Setup { environment, ..Setup::default() });
+    let spec = json!({ "command": "env; pwd", "shell": true, "envMode": "fresh", "env": { "A": "1" }, "cwd": "~" });
+    let response = outlive.post("/v1/processes/run", &spec).json;
+    let stdout = response["stdout"].as_str().unwrap();
+    let names: std::collections::BTreeSet<&str> =
+        stdout.lines().filter_map(|line| Some(line.split_once('=')?.0)).filter(|name| *name != "_").collect();
+    let expected = ["A", "HOME", "LOGNAME", "OUTLIVE_PROCESS_ID", "PATH", "PWD", "SHELL", "USER"];
+    assert!(names.iter().eq(expected.iter()), "{stdout}");
+    let home = stdout.lines().find_map(|line| line.strip_prefix("HOME=")).unwrap();
+    assert_eq!(stdout.lines().last(), Some(home));
 }
 
 #[test]
-fn a_child_can_be_another_user() {
+fn merged_stderr_keeps_the_order_of_both_streams() {
+    let outlive = Outlive::start();
+    let line = "i=0; while [ $i -lt 500 ]; do echo o$i; echo e$i >&2; i=$((i+1)); done";
+    let id = outlive.start_process(json!({ "command": line, "shell": true, "mergeStderr": true }));
+    outlive.wait_exit(&id);
+    let expected: Vec<String> = (0..500).flat_map(|i| [format!("o{i}"), format!("e{i}")]).collect();
+    assert_eq!(output_text(&outlive, &id).lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_child_runs_as_the_requested_user() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root can switch users");
         return;
     }
     let outlive = Outlive::start();
-    let ask = "id -u; id -g; id -G; echo $HOME $USER $LOGNAME $SHELL; test -w /root && echo root; touch /proc/$$/comm && echo own";
+    let script = "id -u; id -g; id -G; echo $HOME $USER $LOGNAME $SHELL; test -w /root && echo root; touch /proc/$$/comm && echo own";
     for (user, ids) in [("4242", "4242\n4242\n4242\n"), ("4242:77", "4242\n77\n77\n")] {
-        let id = outlive.start_process(json!({ "command": ask, "shell": true, "user": user, "cwd": "/" }));
+        let id = outlive.start_process(json!({ "command": script, "shell": true, "user": user, "cwd": "/" }));
         outlive.wait_exit(&id);
-        assert_eq!(printed(&outlive, &id).replace("own\n", ""), format!("{ids}/ 4242 4242 /bin/sh\n"), "{user}");
+        assert_eq!(output_text(&outlive, &id).replace("own\n", ""), format!("{ids}/ 4242 4242 /bin/sh\n"), "{user}");
     }
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap();
-    let nobody: Vec<&str> = passwd
+    let fields: Vec<&str> = passwd
         .lines()
         .find(|line| line.starts_with("nobody:"))
         .map(|line| line.split(':').collect())
         .unwrap_or_default();
-    if let [name, _, uid, gid, _, home, shell, ..] = nobody[..] {
+    if let [name, _, uid, gid, _, home, shell, ..] = fields[..] {
         let id = outlive.start_process(json!({ "command": "id -u; id -g; echo $HOME $USER $LOGNAME $SHELL", "shell": true, "user": name, "cwd": "/" }));
         outlive.wait_exit(&id);
-        assert_eq!(printed(&outlive, &id), format!("{uid}\n{gid}\n{home} {name} {name} {shell}\n"));
+        assert_eq!(output_text(&outlive, &id), format!("{uid}\n{gid}\n{home} {name} {name} {shell}\n"));
     }
-    // A terminal belongs to its user, who can open it again by name.
+    // The terminal belongs to the user, so that the child can open it by name.
     let id = outlive.start_process(
         json!({ "command": "echo again >$(tty)", "shell": true, "user": "4242", "tty": true, "cwd": "/" }),
     );
     outlive.wait_exit(&id);
-    assert_eq!(printed(&outlive, &id), "again\r\n");
+    assert_eq!(output_text(&outlive, &id), "again\r\n");
 }
 
 #[test]
-fn a_child_gets_the_limits_that_were_asked_for() {
+fn a_child_gets_the_requested_limits() {
     let outlive = Outlive::start();
     let id = outlive.start_process(json!({
         "command": "cat", "args": ["/proc/self/limits"],
         "limits": { "openFiles": 77, "cpuSeconds": 55, "fileBytes": 1024 * 512, "coreBytes": 0, "addressSpaceBytes": 1_u64 << 32 },
     }));
     outlive.wait_exit(&id);
-    let all = printed(&outlive, &id);
+    let all = output_text(&outlive, &id);
     for (name, value) in [
         ("Max open files", "77"),
         ("Max cpu time", "55"),
@@ -85,39 +100,39 @@ fn a_child_gets_the_limits_that_were_asked_for() {
         let values: Vec<&str> = line.split_whitespace().take(2).collect();
         assert_eq!(values, [value, value], "soft and hard of {name}: {all}");
     }
-    let refused = outlive.post(
+    let run = outlive.post(
         "/v1/processes/run",
         &json!({ "command": "cat", "args": ["/proc/self/status"], "noNewPrivileges": true }),
     );
-    assert!(refused.json["stdout"].as_str().unwrap().contains("NoNewPrivs:\t1"), "{}", refused.text());
+    assert!(run.json["stdout"].as_str().unwrap().contains("NoNewPrivs:\t1"), "{}", run.text());
 }
 
 #[test]
-fn a_child_inherits_nothing_of_ours() {
+fn a_child_inherits_no_descriptors_or_signal_state() {
     let outlive = Outlive::start();
-    // Others are there whose descriptors could leak.
+    // Descriptors of these processes could leak.
     for _ in 0..3 {
         outlive.start_process(json!({ "command": "cat", "tty": true }));
-        outlive.shell("cat");
+        outlive.start_shell("cat");
     }
     let mine = std::process::Command::new("sh")
         .args(["-c", "umask; ulimit -n; cat /proc/self/oom_score_adj"])
         .output()
         .unwrap();
     for tty in [false, true] {
-        let look = "ls -l /proc/self/fd | grep -v total | sed 's/.* \\([0-9]*\\) -> /\\1 /'; cat /proc/self/status; echo; umask; ulimit -n; cat /proc/self/oom_score_adj";
-        let id = outlive.start_process(json!({ "command": look, "shell": true, "tty": tty }));
+        let script = "ls -l /proc/self/fd | grep -v total | sed 's/.* \\([0-9]*\\) -> /\\1 /'; cat /proc/self/status; echo; umask; ulimit -n; cat /proc/self/oom_score_adj";
+        let id = outlive.start_process(json!({ "command": script, "shell": true, "tty": tty }));
         outlive.wait_exit(&id);
-        let all = printed(&outlive, &id).replace('\r', "");
+        let all = output_text(&outlive, &id).replace('\r', "");
         let (descriptors, rest): (Vec<&str>, Vec<&str>) =
             all.lines().partition(|line| line.starts_with(|c: char| c.is_ascii_digit()) && line.contains(' '));
         for line in &descriptors {
             let (number, target) = line.split_once(' ').unwrap();
             let expected = match number {
-                // What `ls` prints goes through `sed`.
+                // The stdout of `ls` is a pipe to `sed`.
                 "0" | "2" if tty => target.starts_with("/dev/pts/"),
                 "0" | "1" | "2" => target.starts_with("pipe:"),
-                // `ls` itself reads the folder.
+                // `ls` itself reads the directory.
                 _ => target.starts_with("/proc/"),
             };
             assert!(expected, "a leaked descriptor: {line}\n{all}");
@@ -132,7 +147,7 @@ fn a_child_inherits_nothing_of_ours() {
         assert_eq!(
             tail,
             std::str::from_utf8(&mine.stdout).unwrap().lines().collect::<Vec<_>>(),
-            "umask, open files and OOM score are as outside"
+            "umask, open files and OOM score are the same as outside"
         );
     }
 }
@@ -140,19 +155,19 @@ fn a_child_inherits_nothing_of_ours() {
 #[test]
 fn input_arrives_and_eof_can_be_sent() {
     let outlive = Outlive::start();
-    let id = outlive.shell("cat; echo end");
+    let id = outlive.start_shell("cat; echo end");
     let input = |body: Value| outlive.post(&format!("/v1/processes/{id}/input"), &body);
     assert_eq!(input(json!({ "data": "YWI=" })).json, json!({ "bytesWritten": 2 }));
     assert_eq!(input(json!({ "data": "ü\n", "encoding": "text" })).json, json!({ "bytesWritten": 3 }));
     assert_eq!(input(json!({ "data": "" })).json, json!({ "bytesWritten": 0 }));
     assert_eq!(post(&outlive, &id, "stdin/close").status, 200);
     assert_eq!(outlive.wait_exit(&id)["exitCode"], 0);
-    assert_eq!(printed(&outlive, &id), "abü\nend\n");
+    assert_eq!(output_text(&outlive, &id), "abü\nend\n");
     assert!(outlive.info(&id)["lastInputAtMs"].is_u64());
 }
 
 #[test]
-fn a_program_that_never_reads_delays_nobody_but_its_writer() {
+fn a_program_that_never_reads_delays_only_its_writer() {
     let outlive = Outlive::start();
     set_config(&outlive, "/v1/config", json!({ "inputTimeoutMs": 2_000 }));
     let id = outlive.start_process(json!({ "command": "sleep", "args": ["1000"] }));
@@ -163,32 +178,32 @@ fn a_program_that_never_reads_delays_nobody_but_its_writer() {
         };
         assert_eq!(input().status, 200, "the kernel takes the first");
         let writer = scope.spawn(input);
-        // While it waits, everything else goes on.
+        // Other requests are served while the writer waits.
         assert_eq!(outlive.info(&id)["status"], "running");
-        assert_eq!(listed(&outlive, "").len(), 1);
-        let answer = writer.join().unwrap();
-        assert_eq!((answer.status, answer.code()), (409, "input_not_read"), "{}", answer.text());
+        assert_eq!(list_processes(&outlive, "").len(), 1);
+        let response = writer.join().unwrap();
+        assert_eq!((response.status, response.code()), (409, "input_not_read"), "{}", response.text());
         let writer = scope.spawn(input);
         assert_eq!(post(&outlive, &id, "kill?waitMs=30000").json["status"], "exited");
         assert_eq!(writer.join().unwrap().status, 409, "a pending write ends with the process");
     });
 }
 
-/// A child that shares the holder's memory until its exec took the holder's low score away with its own.
+// Regression: a child shares the holder's memory until its exec, and raising its score raised the holder's too.
 #[test]
-fn the_holder_stays_the_last_that_the_kernel_takes() {
-    /// Not even root may lower it everywhere.
-    const MAY_LOWER: u64 = 1 << 24;
+fn the_holder_keeps_its_low_oom_score() {
+    /// The bit of CAP_SYS_RESOURCE, which root does not have in every container.
+    const SYS_RESOURCE: u64 = 1 << 24;
     let outlive = Outlive::start();
     let score = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap().trim().to_owned();
     let outside = score(std::process::id() as i32);
-    let id = outlive.shell("echo up; cat");
+    let id = outlive.start_shell("echo up; cat");
     outlive.wait_output(&id, "up");
     let child = outlive.info(&id)["pid"].as_i64().unwrap() as i32;
     assert_eq!((score(child), score(outlive.server_pid())), (outside.clone(), outside));
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:\t")).unwrap();
-    if u64::from_str_radix(capabilities, 16).unwrap() & MAY_LOWER != 0 {
+    if u64::from_str_radix(capabilities, 16).unwrap() & SYS_RESOURCE != 0 {
         assert_eq!(score(outlive.holder_pid()), "-900");
     }
 }

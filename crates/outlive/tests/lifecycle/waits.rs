@@ -1,4 +1,4 @@
-//! Waiting for output, silence, exit, a port or an answer.
+//! Waiting for output, silence, an exit, a port or an HTTP response.
 
 use serde_json::json;
 
@@ -6,9 +6,9 @@ use crate::harness::{Outlive, eventually, proc};
 use crate::{post, wait};
 
 #[test]
-fn a_wait_for_output_says_where() {
+fn a_wait_for_output_returns_the_match_and_its_offset() {
     let outlive = Outlive::start();
-    let id = outlive.shell("echo first line; echo port=8080 ready; echo err=7 >&2; cat");
+    let id = outlive.start_shell("echo first line; echo port=8080 ready; echo err=7 >&2; cat");
     let found = wait(&outlive, &id, json!({ "for": "output", "pattern": "^port=(\\d+) (nope)?", "timeoutMs": 60_000 }));
     assert_eq!((&found["outcome"], &found["text"]), (&json!("matched"), &json!("port=8080 ")));
     assert_eq!((&found["offset"], &found["end"], &found["groups"]), (&json!(11), &json!(21), &json!(["8080", null])));
@@ -20,7 +20,7 @@ fn a_wait_for_output_says_where() {
     let stderr =
         wait(&outlive, &id, json!({ "for": "output", "pattern": "err=(.)", "stream": "stderr", "timeoutMs": 60_000 }));
     assert_eq!(stderr["groups"], json!(["7"]));
-    // A match over two writes, waited for while it comes.
+    // A match that is written in three parts during the wait.
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| outlive.wait_output(&id, "half and half"));
         for part in ["half ", "and ", "half"] {
@@ -29,31 +29,31 @@ fn a_wait_for_output_says_where() {
         assert_eq!(waiting.join().unwrap()["text"], "half and half");
     });
     post(&outlive, &id, "stdin/close");
-    let over = wait(&outlive, &id, json!({ "for": "output", "pattern": "never", "timeoutMs": 60_000 }));
-    assert_eq!((&over["outcome"], &over["process"]["exitCode"]), (&json!("exited"), &json!(0)));
+    let exited = wait(&outlive, &id, json!({ "for": "output", "pattern": "never", "timeoutMs": 60_000 }));
+    assert_eq!((&exited["outcome"], &exited["process"]["exitCode"]), (&json!("exited"), &json!(0)));
     let past = wait(&outlive, &id, json!({ "for": "output", "pattern": "first" }));
-    assert_eq!(past["outcome"], "matched", "what was printed before the exit is found after it");
+    assert_eq!(past["outcome"], "matched", "earlier output is found after the exit");
 }
 
 #[test]
-fn a_wait_for_silence_exit_and_its_time_limit() {
+fn a_wait_for_silence_ends_with_silence_the_exit_or_its_time_limit() {
     let outlive = Outlive::start();
-    let id = outlive.shell("echo x; cat");
+    let id = outlive.start_shell("echo x; cat");
     let silent = wait(&outlive, &id, json!({ "for": "silence", "silenceMs": 150, "timeoutMs": 60_000 }));
     assert_eq!((&silent["outcome"], &silent["offset"]), (&json!("silent"), &json!(2)));
     assert_eq!(wait(&outlive, &id, json!({ "timeoutMs": 100 }))["outcome"], "timedOut");
-    let noisy = outlive.shell("while :; do echo x; sleep 0.02; done");
+    let noisy = outlive.start_shell("while :; do echo x; sleep 0.02; done");
     let never = wait(&outlive, &noisy, json!({ "for": "silence", "silenceMs": 5_000, "timeoutMs": 300 }));
     assert_eq!(never["outcome"], "timedOut");
     post(&outlive, &noisy, "kill");
-    let over = wait(&outlive, &noisy, json!({ "for": "silence", "silenceMs": 60_000 }));
-    assert_eq!(over["outcome"], "exited");
+    let exited = wait(&outlive, &noisy, json!({ "for": "silence", "silenceMs": 60_000 }));
+    assert_eq!(exited["outcome"], "exited");
 }
 
 #[test]
-fn a_wait_for_a_port_or_an_answer_looks_at_the_tree() {
+fn a_wait_for_a_port_or_http_response_covers_the_tree() {
     let outlive = Outlive::start();
-    // Answers 503 to the first request, then 200; a grandchild of the shell, on a port that the kernel chooses.
+    // The server responds to the first request with 503, then with 200. It is a grandchild of the shell.
     let server = "import http.server, sys\n\
         class H(http.server.BaseHTTPRequestHandler):\n\
         \x20   seen = 0\n\
@@ -67,7 +67,7 @@ fn a_wait_for_a_port_or_an_answer_looks_at_the_tree() {
     if std::process::Command::new("python3").arg("-c").arg("").status().is_ok_and(|status| status.success()) {
         let path = outlive.dir.path().join("server.py");
         std::fs::write(&path, server).unwrap();
-        let id = outlive.shell(&format!("sh -c 'python3 {}; :'; :", path.display()));
+        let id = outlive.start_shell(&format!("sh -c 'python3 {}; :'; :", path.display()));
         let listening = wait(&outlive, &id, json!({ "for": "port", "timeoutMs": 60_000 }));
         assert_eq!(listening["outcome"], "listening", "{listening}");
         let port = outlive.wait_output(&id, "port (\\d+)\n")["groups"][0].as_str().unwrap().parse::<u16>().unwrap();
@@ -77,7 +77,7 @@ fn a_wait_for_a_port_or_an_answer_looks_at_the_tree() {
         assert_eq!(
             (&answered["outcome"], &answered["httpStatus"]),
             (&json!("answered"), &json!(200)),
-            "503 is no answer"
+            "a 503 does not end the wait"
         );
         let exact = wait(
             &outlive,
@@ -87,24 +87,24 @@ fn a_wait_for_a_port_or_an_answer_looks_at_the_tree() {
         assert_eq!(exact["httpStatus"], 404);
         let ports = &outlive.get(&format!("/v1/processes/{id}/tree")).json["listeningPorts"];
         assert_eq!(ports[0]["port"], port, "{ports}");
-        // A port of somebody else is none of the tree.
-        let other = outlive.shell("cat");
+        // A port of another process is not in the tree.
+        let other = outlive.start_shell("cat");
         let foreign = wait(&outlive, &other, json!({ "for": "port", "port": port, "timeoutMs": 200 }));
         assert_eq!(foreign["outcome"], "timedOut");
     } else {
         eprintln!("skipped in part: no python3 to listen on a port");
     }
-    let brief = outlive.shell("exit 3");
-    let over = wait(&outlive, &brief, json!({ "for": "port", "timeoutMs": 60_000 }));
-    assert_eq!((&over["outcome"], &over["process"]["exitCode"]), (&json!("exited"), &json!(3)));
+    let brief = outlive.start_shell("exit 3");
+    let exited = wait(&outlive, &brief, json!({ "for": "port", "timeoutMs": 60_000 }));
+    assert_eq!((&exited["outcome"], &exited["process"]["exitCode"]), (&json!("exited"), &json!(3)));
 }
 
 #[test]
-fn a_costly_pattern_stops_nobody_else() {
+fn an_expensive_pattern_does_not_delay_other_requests() {
     let outlive = Outlive::start();
     let line = "i=0; while [ $i -lt 3000 ]; do printf abbabaabab%.0s 1 2 3 4 5 6 7 8 9 10; i=$((i+1)); done; sleep 300";
-    let id = outlive.shell(line);
-    eventually("the text is there", || (outlive.info(&id)["outputEnd"].as_u64() >= Some(300_000)).then_some(()));
+    let id = outlive.start_shell(line);
+    eventually("the text is printed", || (outlive.info(&id)["outputEnd"].as_u64() >= Some(300_000)).then_some(()));
     std::thread::scope(|scope| {
         let searches: Vec<_> = (0..4)
             .map(|_| {
@@ -124,9 +124,10 @@ fn a_costly_pattern_stops_nobody_else() {
 }
 
 #[test]
-fn a_match_in_one_stream_has_its_place_in_the_whole_log() {
+fn the_offset_of_a_match_in_one_stream_counts_both_streams() {
     let outlive = Outlive::start();
-    let id = outlive.shell("for i in 1 2 3; do echo out$i; sleep 0.02; echo ERR >&2; sleep 0.02; done; echo TARGET");
+    let id =
+        outlive.start_shell("for i in 1 2 3; do echo out$i; sleep 0.02; echo ERR >&2; sleep 0.02; done; echo TARGET");
     outlive.wait_exit(&id);
     let find = |stream: &str| {
         let body = json!({ "for": "output", "pattern": "TARGET", "stream": stream, "from": 0 });
@@ -136,23 +137,27 @@ fn a_match_in_one_stream_has_its_place_in_the_whole_log() {
     assert_eq!(find("stdout")["offset"], 27);
 }
 
-/// A wait for "ready" after a restart was answered by the line of the life before.
+// Regression: after a restart, a wait matched a line of the previous generation.
 #[test]
-fn a_wait_for_output_looks_at_the_current_life() {
+fn a_wait_for_output_starts_at_the_current_generation() {
     let outlive = Outlive::start();
-    let go = outlive.dir.path().join("go");
-    let id = outlive.shell(&format!(
+    let gate = outlive.dir.path().join("gate");
+    let id = outlive.start_shell(&format!(
         "if [ -e {0} ]; then until [ -e {0}2 ]; do sleep 0.01; done; fi; echo READY $$; exec sleep 1000",
-        go.display()
+        gate.display()
     ));
     let first = outlive.wait_output(&id, r"READY \d+")["text"].clone();
-    std::fs::write(&go, "").unwrap();
+    std::fs::write(&gate, "").unwrap();
     assert_eq!(post(&outlive, &id, "restart").status, 200);
     let body = json!({ "for": "output", "pattern": "READY", "timeoutMs": 300 });
     assert_eq!(outlive.post(&format!("/v1/processes/{id}/wait"), &body).json["outcome"], "timedOut");
     let old = json!({ "for": "output", "pattern": "READY", "timeoutMs": 300, "from": 0 });
-    assert_eq!(outlive.post(&format!("/v1/processes/{id}/wait"), &old).json["outcome"], "matched", "if asked for");
+    assert_eq!(
+        outlive.post(&format!("/v1/processes/{id}/wait"), &old).json["outcome"],
+        "matched",
+        "from an explicit offset"
+    );
     outlive.kill_server();
-    std::fs::write(outlive.dir.path().join("go2"), "").unwrap();
+    std::fs::write(outlive.dir.path().join("gate2"), "").unwrap();
     assert_ne!(outlive.wait_output(&id, r"READY \d+")["text"], first);
 }

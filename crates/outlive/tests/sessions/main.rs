@@ -1,43 +1,43 @@
-//! Persistent shells: the cases of the specification on every shell, and what they have in common.
+//! Sessions: the cases of the specification in every shell, and what does not depend on the shell.
 //!
-//! All four shells have to be there (Debian: bash, dash, zsh, busybox); `cargo xtask test` gets those that are missing.
+//! All four shells must be installed (Debian: bash, dash, zsh, busybox); `cargo xtask test` installs missing ones.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a failed unwrap fails the test")]
 
+mod api;
 mod association;
-mod calls;
-mod cases;
-mod cases_of_time;
+mod cancel;
+mod cleanup;
 mod cli;
+mod exit_policy;
 #[path = "../harness/mod.rs"]
 mod harness;
-mod interrupts;
-mod leftovers;
-mod policies;
-mod remembered;
+mod history;
+mod processes;
 mod shells;
-mod starts;
-mod table;
-mod trace;
+mod side_effects;
+mod spec;
+mod spec_commands;
+mod spec_concurrency;
 
 use shells::Shell;
 
 #[test]
 fn bash_behaves_as_specified() {
-    table::run(Shell::Bash);
+    spec::run(Shell::Bash);
 }
 
 #[test]
 fn dash_behaves_as_specified() {
-    table::run(Shell::Dash);
+    spec::run(Shell::Dash);
 }
 
 #[test]
 fn zsh_behaves_as_specified() {
-    table::run(Shell::Zsh);
+    spec::run(Shell::Zsh);
 }
 
 #[test]
 fn busybox_behaves_as_specified() {
-    table::run(Shell::Ash);
+    spec::run(Shell::Ash);
 }

@@ -1,38 +1,47 @@
 import { Backoff } from '../backoff.js';
+import { OutliveError } from '../error.js';
 import type { Http, Socket } from '../http.js';
-import { OutliveError } from '../problem.js';
 import type { Process } from '../process.js';
 import type { ProcessInfo, Role, Size } from '../types.js';
-import { type Control, type Exit, type Gap, type Ready, type Resized, splitStream, type StreamName } from './frames.js';
+import {
+  type ControlFrame,
+  type Exit,
+  type Gap,
+  type Ready,
+  type Repaint,
+  RepaintAssembler,
+  type Resized,
+  splitStream,
+  type StreamName,
+} from './frames.js';
 import { Queue } from './queue.js';
-import { Gathering, type Repaint } from './repaint.js';
 
 export interface AttachOptions {
-  /** The first byte; absent: only what comes from now on, unless `tail` says otherwise. */
+  /** Offset of the first byte. Absent: only output from now on, unless `tail` is given. */
   from?: number;
-  /** Begin so many bytes before the end. */
+  /** Start this many bytes before the end of the log. */
   tail?: number;
   /**
-   * Of a terminal. `true`: begin with a repaint of its screen instead of bytes (not together with `from` and `tail`). `false`: never a
-   * repaint. Absent: one after a gap, since what comes behind a gap means nothing without.
+   * For terminals. `true`: start with a repaint of the screen instead of bytes (excludes `from` and `tail`). `false`:
+   * never a repaint. Absent: a repaint after each gap, because the bytes after a gap are meaningless without one.
    */
   screen?: boolean;
-  /** Lines above the screen that belong to a repaint: 0 to 1000. */
+  /** Lines above the screen that a repaint includes: 0 to 1000. */
   scrollback?: number;
   role?: Role;
-  /** `lossless`: the program waits for us, within bounds. Default of writers. */
+  /** `lossless` (default of writers): the program waits for this client, within limits. */
   flow?: 'lossless' | 'live';
   size?: Size;
-  /** How many bytes may be under way to the reader. A browser would take everything, and fill its memory. */
+  /** Bytes that may be in flight to the reader. Without a limit a browser buffers everything in memory. */
   windowBytes?: number;
   /**
-   * What counts as taken: `given` (default), what was given out, when the next item is asked for; `explicit`, only what `acknowledge`
-   * says, for a reader that has a queue of its own.
+   * When output counts as consumed. `given` (default): when the next item is requested. `explicit`: only by calls of
+   * `acknowledge`, for a reader with a queue of its own.
    */
   acknowledge?: 'given' | 'explicit';
   /**
-   * Somebody else's leave to attach, instead of a token. It is good for one connection: after a loss, it ends. A function is asked for
-   * another one each time; whatever it throws is tried again, except an `OutliveError` that is not passing.
+   * Replaces the token. A string is valid for one connection, so the attachment ends when that connection is lost. A
+   * function is called before each connection. Its errors are retried, except an `OutliveError` that is not passing.
    */
   ticket?: string | (() => Promise<string>);
 }
@@ -43,65 +52,77 @@ export type AttachItem =
       offset: number;
       role: Role;
       size: Size | undefined;
-      /** What comes before this offset was printed before there was this connection. Not known to holders of tickets unless the server says it. */
+      /**
+       * Output before this offset was printed before the connection. Clients with a ticket only know it from the
+       * server.
+       */
       head: number | undefined;
       sizePolicy: ProcessInfo['sizePolicy'];
     }
-  /** Attempts go on by themselves. */
+  /** The client retries automatically. */
   | { type: 'reconnecting'; why: string }
   | { type: 'output'; offset: number; stream: StreamName; bytes: Uint8Array }
   | Gap
   | Repaint
   | Resized
-  /** Something that this client should know and that ends nothing, such as input that was refused. */
+  /** Information for this client that does not end the attachment, such as refused input. */
   | { type: 'notice'; code: string; message: string }
   | Exit;
 
-const WINDOW_BYTES = 512 * 1024;
-/** What was taken is told at the latest after this time; of much, at once. */
-const ACKNOWLEDGE_AFTER_MS = 100;
-/** Input per frame; the server takes 64 KiB. */
-const INPUT_BYTES = 32 * 1024;
-/** Input that waits for a connection. Who types more into nothing is told. */
-const MOST_WAITING_BYTES = 256 * 1024;
-/** A socket that has not opened by then never will. */
-const OPEN_WITHIN_MS = 15_000;
+const DEFAULT_WINDOW_BYTES = 512 * 1024;
+/** Consumed output is acknowledged after this delay, or immediately once a quarter of the window is consumed. */
+const ACK_DELAY_MS = 100;
+/** Input per frame; the server accepts 64 KiB. */
+const INPUT_FRAME_BYTES = 32 * 1024;
+/** Input that waits for a connection; more is dropped with a notice. */
+const MAX_PENDING_INPUT_BYTES = 256 * 1024;
+const OPEN_TIMEOUT_MS = 15_000;
 
-/** Ends an attachment; whoever deleted the process, or made another use of the socket, meant it. */
+/** Close codes after which reconnecting is pointless, with the error code that they become. */
 const FATAL_CLOSES: Record<number, string> = { 1001: 'deleted', 1008: 'refused', 1009: 'message_too_large' };
 
+/** Query parameters that decide where a connection starts. */
+interface StartPosition {
+  from?: number;
+  tail?: number;
+  screen?: boolean;
+  scrollback?: number;
+}
+
 /**
- * Being attached to a process, as a stream: `for await (const item of attachment)`. It ends after the exit or `close()`. When a
- * connection is lost, the next one goes on at the exact byte; nothing is given out twice.
+ * An attachment to a process as a stream: `for await (const item of attachment)`. It ends after the exit or `close()`.
+ * When a connection is lost, the next one continues at the exact byte; no byte is delivered twice.
  *
- * What has been given out counts as taken when the next item is asked for; the server sends only so much beyond that.
+ * An item counts as consumed when the next one is requested, or with `acknowledge: 'explicit'` when `acknowledge` is
+ * called. The server sends at most `windowBytes` beyond that.
  */
 export class Attachment implements AsyncIterable<AttachItem>, AsyncIterator<AttachItem, undefined> {
   readonly #http: Http;
   readonly #process: Process;
   readonly #options: AttachOptions;
   readonly #items = new Queue<AttachItem>();
-  readonly #over = new AbortController();
+  readonly #closed = new AbortController();
   #socket: Socket | undefined;
-  /** The server has said where it stands. What is typed before that waits, or it would overtake what waits already. */
+  /** The server has sent `ready`. Earlier input waits; otherwise it would overtake the input that waits already. */
   #isReady = false;
   #size: Size | undefined;
-  /** The next byte to come. */
+  /** Offset of the next byte. */
   #offset: number | undefined;
-  /** The reader has nothing to which the next bytes could be added: only a repaint helps. */
+  /** The reader has no screen that the next bytes could extend, so the next connection needs a repaint. */
   #needsScreen: boolean;
-  /** Output or a repaint was handed on. */
-  #hasBegun = false;
-  /** Everything before it has been taken by the reader. */
-  #taken = 0;
-  #told = 0;
-  #tellTimer: ReturnType<typeof setTimeout> | undefined;
-  /** Given out last, and taken when the next one is asked for. */
-  #inHand = 0;
-  #waiting: Uint8Array<ArrayBuffer>[] = [];
-  #waitingBytes = 0;
-  /** Input sent on this connection, and what the server had taken before it. */
-  #sent = 0;
+  /** Output or a repaint has been delivered. */
+  #hasOutput = false;
+  /** The reader has consumed everything before this offset. */
+  #consumed = 0;
+  /** The server knows that everything before this offset is consumed. */
+  #acknowledged = 0;
+  #ackTimer: ReturnType<typeof setTimeout> | undefined;
+  /** End of the item delivered last; consumed when the next one is requested. */
+  #deliveredEnd = 0;
+  #pendingInput: Uint8Array<ArrayBuffer>[] = [];
+  #pendingInputBytes = 0;
+  /** Input bytes sent on this connection, and the server's input offset before them. */
+  #sentBytes = 0;
   #inputOffset = 0;
 
   constructor(http: Http, process: Process, options: AttachOptions) {
@@ -112,9 +133,9 @@ export class Attachment implements AsyncIterable<AttachItem>, AsyncIterator<Atta
     this.#offset = options.from;
     this.#needsScreen = options.screen === true;
     if (this.#needsScreen && (options.from !== undefined || options.tail !== undefined)) {
-      throw new OutliveError('invalid_value', 'screen: true begins with a repaint: leave out from and tail');
+      throw new OutliveError('invalid_value', 'screen: true cannot be combined with from or tail');
     }
-    void this.#stay();
+    void this.#run();
   }
 
   [Symbol.asyncIterator](): this {
@@ -122,10 +143,10 @@ export class Attachment implements AsyncIterable<AttachItem>, AsyncIterator<Atta
   }
 
   async next(): Promise<IteratorResult<AttachItem, undefined>> {
-    if (this.#options.acknowledge !== 'explicit') this.#take(this.#inHand);
+    if (this.#options.acknowledge !== 'explicit') this.#consume(this.#deliveredEnd);
     const result = await this.#items.next();
     const item = result.value;
-    this.#inHand = item?.type === 'output' ? item.offset + item.bytes.length : 0;
+    this.#deliveredEnd = item?.type === 'output' ? item.offset + item.bytes.length : 0;
     return result;
   }
 
@@ -134,138 +155,147 @@ export class Attachment implements AsyncIterable<AttachItem>, AsyncIterator<Atta
     return { done: true, value: undefined };
   }
 
-  /** Everything before `offset` has been taken; for `acknowledge: 'explicit'`. */
+  /** Marks everything before `offset` as consumed; for `acknowledge: 'explicit'`. */
   acknowledge(offset: number): void {
-    this.#take(offset);
+    this.#consume(offset);
   }
 
-  /** Types. Without a connection it waits for the next one. */
+  /** Sends input. Without a connection it waits for the next one. */
   write(data: string | Uint8Array): void {
     const bytes = typeof data === 'string' ? new TextEncoder().encode(data) : data;
-    for (let at = 0; at < bytes.length; at += INPUT_BYTES) this.#send(bytes.slice(at, at + INPUT_BYTES));
+    for (let at = 0; at < bytes.length; at += INPUT_FRAME_BYTES)
+      this.#sendInput(bytes.slice(at, at + INPUT_FRAME_BYTES));
   }
 
-  /** The window has another size. Whose size rules is decided by the terminal's `sizePolicy`. */
+  /** Reports this client's window size. The terminal's `sizePolicy` decides the effective size. */
   resize(size: Size): void {
     this.#size = size;
-    this.#say({ type: 'resize', ...size });
+    this.#sendControl({ type: 'resize', ...size });
   }
 
   signal(signal: string | number): void {
-    this.#say({ type: 'signal', signal });
+    this.#sendControl({ type: 'signal', signal });
   }
 
-  /** Detaches. The process does not mind. */
+  /** Detaches. The process keeps running. */
   close(): void {
-    this.#over.abort();
-    this.#say({ type: 'close' });
+    this.#closed.abort();
+    this.#sendControl({ type: 'close' });
     this.#socket?.close(1000);
     this.#items.end();
   }
 
-  async #stay(): Promise<void> {
+  async #run(): Promise<void> {
     const backoff = new Backoff();
-    while (!this.#over.signal.aborted) {
+    while (!this.#closed.signal.aborted) {
       try {
-        const end = await this.#connect(backoff);
-        if (end === 'over') return this.#items.end();
-        this.#items.push({ type: 'reconnecting', why: end });
+        const lossReason = await this.#connect(backoff);
+        if (lossReason === undefined) return this.#items.end();
+        this.#items.push({ type: 'reconnecting', why: lossReason });
       } catch (error) {
-        if (this.#over.signal.aborted) return;
-        const isPassing = error instanceof OutliveError && error.isPassing;
-        if (!isPassing || this.#hasOneTicket) return this.#items.end(error);
+        if (this.#closed.signal.aborted) return;
+        const canRetry = error instanceof OutliveError && error.isPassing;
+        if (!canRetry || this.#hasSingleTicket) return this.#items.end(error);
         this.#items.push({ type: 'reconnecting', why: error.message });
       }
-      if (this.#hasOneTicket) {
-        return this.#items.end(new OutliveError('ticket_used', 'the connection is lost, and its ticket was good for one'));
+      if (this.#hasSingleTicket) {
+        return this.#items.end(new OutliveError('ticket_used', 'connection lost; attach again with a new ticket'));
       }
-      await backoff.pause(this.#over.signal);
+      await backoff.pause(this.#closed.signal);
     }
   }
 
-  get #hasOneTicket(): boolean {
+  get #hasSingleTicket(): boolean {
     return typeof this.#options.ticket === 'string';
   }
 
-  /** One connection, until its end: `over`, or why it was lost. */
-  async #connect(backoff: Backoff): Promise<string> {
-    const { role = 'writer', flow, windowBytes = WINDOW_BYTES, ticket } = this.#options;
+  /** Runs one connection to its end. Returns why it was lost, or `undefined` when the attachment is finished. */
+  async #connect(backoff: Backoff): Promise<string | undefined> {
+    const { role = 'writer', flow, windowBytes = DEFAULT_WINDOW_BYTES, ticket } = this.#options;
     let info: ProcessInfo | undefined;
-    let pass: string | undefined;
+    let credential: string | undefined;
     if (ticket === undefined) {
-      // A socket cannot say why it was refused: these can.
+      // Browsers hide why a WebSocket was refused. These HTTP requests fail with the reason.
       info = await this.#process.info();
-      if (this.#http.hasToken) pass = (await this.#process.ticket(role)).ticket;
+      if (this.#http.hasToken) credential = (await this.#process.ticket(role)).ticket;
     } else {
-      pass = typeof ticket === 'string' ? ticket : await ticket().catch(lostTicket);
+      credential = typeof ticket === 'string' ? ticket : await ticket().catch(throwTicketError);
     }
-    // Aborted in the meantime: nobody would close the socket any more.
-    if (this.#over.signal.aborted) return 'over';
-    const begin = this.#begin(info);
-    const skippedFrom = begin.from === undefined ? this.#offset : undefined;
-    const size = this.#size;
-    const query = { role, flow, ...size, window: windowBytes, ticket: pass, ...begin };
+    // Closed during the requests above: `close()` saw no socket, so none may be opened now.
+    if (this.#closed.signal.aborted) return undefined;
+    const position = this.#startPosition(info);
+    const skippedFrom = position.from === undefined ? this.#offset : undefined;
+    const sentSize = this.#size;
+    const query = { role, flow, ...sentSize, window: windowBytes, ticket: credential, ...position };
     const path = `/v1/processes/${encodeURIComponent(this.#process.id)}/connect`;
     const socket = this.#http.socket(path, query);
     socket.binaryType = 'arraybuffer';
     this.#socket = socket;
+    return this.#follow(socket, info, (ready) => {
+      backoff.reset();
+      this.#onReady(ready, info);
+      // `resize` was called while the connection was opening.
+      if (this.#size && this.#size !== sentSize) this.resize(this.#size);
+      if (skippedFrom !== undefined && skippedFrom < ready.offset) {
+        this.#items.push({ type: 'gap', from: skippedFrom, to: ready.offset });
+      }
+    });
+  }
+
+  /** Handles the frames of one socket until it closes. */
+  #follow(socket: Socket, info: ProcessInfo | undefined, onReady: (ready: Ready) => void): Promise<string | undefined> {
     return new Promise((resolve, reject) => {
-      let end: string | undefined;
-      let repaint: Gathering | undefined;
-      const opening = setTimeout(() => socket.close(), OPEN_WITHIN_MS);
+      let hasExited = false;
+      let repaint: RepaintAssembler | undefined;
+      const openTimer = setTimeout(() => socket.close(), OPEN_TIMEOUT_MS);
       socket.onerror = () => {};
       socket.onmessage = ({ data }: { data: unknown }) => {
         if (typeof data !== 'string') {
           const bytes = new Uint8Array(data as ArrayBuffer);
-          // With a ticket alone nothing could be asked before; only terminals are shared by one.
-          if (!repaint) return this.#output(splitStream(bytes, info?.tty ?? true));
+          // With only a ticket the process info is unknown, but tickets exist only for terminals.
+          if (!repaint) return this.#onOutput(splitStream(bytes, info?.tty ?? true));
           repaint.add(bytes);
-          if (this.#repainted(repaint)) repaint = undefined;
+          if (this.#deliverRepaint(repaint)) repaint = undefined;
           return;
         }
-        const frame = JSON.parse(data) as Control;
+        const frame = JSON.parse(data) as ControlFrame;
         if (frame.type === 'ready') {
-          clearTimeout(opening);
-          backoff.reset();
-          this.#ready(frame, info);
-          // It was changed while nobody could be told.
-          if (this.#size && this.#size !== size) this.resize(this.#size);
-          if (skippedFrom !== undefined && skippedFrom < frame.offset) {
-            this.#items.push({ type: 'gap', from: skippedFrom, to: frame.offset });
-          }
+          clearTimeout(openTimer);
+          onReady(frame);
         } else if (frame.type === 'error') {
           this.#items.push({ type: 'notice', code: frame.code, message: frame.message });
         } else if (frame.type === 'repaint') {
-          // If the connection is lost in the middle of it, the bytes behind it are worth nothing.
+          // If the connection is lost before the repaint is complete, the bytes after it are unusable.
           this.#needsScreen = true;
-          repaint = new Gathering(frame);
-          if (this.#repainted(repaint)) repaint = undefined;
+          repaint = new RepaintAssembler(frame);
+          if (this.#deliverRepaint(repaint)) repaint = undefined;
         } else {
           if (frame.type === 'gap') this.#offset = frame.to;
-          if (frame.type === 'exit') end = 'over';
+          if (frame.type === 'exit') hasExited = true;
           this.#items.push(frame);
         }
       };
       socket.onclose = ({ code, reason }: { code: number; reason: string }) => {
-        clearTimeout(opening);
-        clearTimeout(this.#tellTimer);
-        this.#tellTimer = undefined;
+        clearTimeout(openTimer);
+        clearTimeout(this.#ackTimer);
+        this.#ackTimer = undefined;
         this.#socket = undefined;
         this.#isReady = false;
         const fatal = FATAL_CLOSES[code];
-        if (end === undefined && fatal) reject(new OutliveError(fatal, reason || `closed with ${code}`));
-        else resolve(end ?? (reason || `the connection was lost (${code})`));
+        if (hasExited) resolve(undefined);
+        else if (fatal) reject(new OutliveError(fatal, reason || `connection closed (${code})`));
+        else resolve(reason || `connection lost (${code})`);
       };
     });
   }
 
-  /** Where the next connection begins: at the exact byte, or when that cannot be, with a repaint. */
-  #begin(info: ProcessInfo | undefined): { from?: number; tail?: number; screen?: boolean; scrollback?: number } {
+  /** Where the next connection starts: at the exact byte or, if that byte is gone, with a repaint. */
+  #startPosition(info: ProcessInfo | undefined): StartPosition {
     const { tail, screen, scrollback } = this.#options;
     const isTerminal = info?.tty ?? true;
     if (info && this.#offset !== undefined && this.#offset < info.outputStart) {
-      // Who begins with bytes gets those that there are; who has some already could not add them.
-      if (isTerminal && (screen ?? this.#hasBegun)) {
+      // A reader that starts with bytes gets those that exist. One that already has output could not append them.
+      if (isTerminal && (screen ?? this.#hasOutput)) {
         this.#needsScreen = true;
       } else {
         this.#items.push({ type: 'gap', from: this.#offset, to: info.outputStart });
@@ -275,8 +305,8 @@ export class Attachment implements AsyncIterable<AttachItem>, AsyncIterator<Atta
     if (!isTerminal) this.#needsScreen = false;
     const lines = isTerminal && scrollback !== undefined ? { scrollback } : {};
     if (this.#needsScreen) {
-      // Nothing is missing for who has seen nothing yet.
-      if (!this.#hasBegun) this.#offset = undefined;
+      // A reader without any output misses nothing, so no gap is reported.
+      if (!this.#hasOutput) this.#offset = undefined;
       return { screen: true, ...lines };
     }
     const rest = { ...lines, ...(screen === false && { screen }) };
@@ -284,82 +314,84 @@ export class Attachment implements AsyncIterable<AttachItem>, AsyncIterator<Atta
     return tail === undefined ? rest : { tail, ...rest };
   }
 
-  #ready(ready: Ready, info: ProcessInfo | undefined): void {
-    const uncertain = this.#sent - (ready.inputOffset - this.#inputOffset);
-    if (this.#sent > 0 && uncertain > 0) {
-      // Typed twice would be worse than not at all.
+  #onReady(ready: Ready, info: ProcessInfo | undefined): void {
+    const uncertain = this.#sentBytes - (ready.inputOffset - this.#inputOffset);
+    if (this.#sentBytes > 0 && uncertain > 0) {
+      // The input is not sent again: typing it twice would be worse than losing it.
       const message = `up to ${uncertain} bytes of input may not have arrived when the connection was lost`;
       this.#items.push({ type: 'notice', code: 'input_uncertain', message });
     }
-    [this.#sent, this.#inputOffset] = [0, ready.inputOffset];
+    [this.#sentBytes, this.#inputOffset] = [0, ready.inputOffset];
     this.#offset = ready.offset;
-    this.#taken = Math.max(this.#taken, ready.offset);
-    this.#told = ready.offset;
+    this.#consumed = Math.max(this.#consumed, ready.offset);
+    this.#acknowledged = ready.offset;
     const size = ready.cols && ready.rows ? { cols: ready.cols, rows: ready.rows } : undefined;
     const { offset, role, head = info?.outputEnd } = ready;
     this.#items.push({ type: 'connected', offset, role, size, head, sizePolicy: info?.sizePolicy });
     this.#isReady = true;
-    const waiting = this.#waiting;
-    [this.#waiting, this.#waitingBytes] = [[], 0];
-    for (const bytes of waiting) this.#send(bytes);
+    const pending = this.#pendingInput;
+    [this.#pendingInput, this.#pendingInputBytes] = [[], 0];
+    for (const bytes of pending) this.#sendInput(bytes);
   }
 
-  #output({ stream, bytes }: { stream: StreamName; bytes: Uint8Array }): void {
+  #onOutput({ stream, bytes }: { stream: StreamName; bytes: Uint8Array }): void {
     const offset = this.#offset ?? 0;
     this.#offset = offset + bytes.length;
-    [this.#needsScreen, this.#hasBegun] = [false, true];
+    [this.#needsScreen, this.#hasOutput] = [false, true];
     this.#items.push({ type: 'output', offset, stream, bytes });
   }
 
-  /** Hands a repaint on if it is whole. */
-  #repainted({ whole }: Gathering): boolean {
-    if (!whole) return false;
-    this.#offset = whole.offset;
-    [this.#needsScreen, this.#hasBegun] = [false, true];
-    this.#items.push(whole);
+  /** Delivers a repaint if it is complete. */
+  #deliverRepaint({ complete }: RepaintAssembler): boolean {
+    if (!complete) return false;
+    this.#offset = complete.offset;
+    [this.#needsScreen, this.#hasOutput] = [false, true];
+    this.#items.push(complete);
     return true;
   }
 
-  #take(offset: number): void {
-    if (offset <= this.#taken) return;
-    this.#taken = offset;
-    const much = (this.#options.windowBytes ?? WINDOW_BYTES) / 4;
-    if (this.#taken - this.#told >= much) this.#tell();
-    else this.#tellTimer ??= setTimeout(() => this.#tell(), ACKNOWLEDGE_AFTER_MS);
+  #consume(offset: number): void {
+    if (offset <= this.#consumed) return;
+    this.#consumed = offset;
+    const threshold = (this.#options.windowBytes ?? DEFAULT_WINDOW_BYTES) / 4;
+    if (this.#consumed - this.#acknowledged >= threshold) this.#sendAck();
+    else this.#ackTimer ??= setTimeout(() => this.#sendAck(), ACK_DELAY_MS);
   }
 
-  #tell(): void {
-    clearTimeout(this.#tellTimer);
-    this.#tellTimer = undefined;
-    if (this.#taken > this.#told && this.#say({ type: 'ack', offset: this.#taken })) this.#told = this.#taken;
+  #sendAck(): void {
+    clearTimeout(this.#ackTimer);
+    this.#ackTimer = undefined;
+    if (this.#consumed <= this.#acknowledged) return;
+    if (this.#sendControl({ type: 'ack', offset: this.#consumed })) this.#acknowledged = this.#consumed;
   }
 
   #isOpen(): boolean {
     return this.#socket?.readyState === 1;
   }
 
-  #send(bytes: Uint8Array<ArrayBuffer>): void {
+  #sendInput(bytes: Uint8Array<ArrayBuffer>): void {
     if (this.#isReady && this.#isOpen()) {
       this.#socket?.send(bytes);
-      this.#sent += bytes.length;
-    } else if (this.#waitingBytes + bytes.length <= MOST_WAITING_BYTES) {
-      this.#waiting.push(bytes);
-      this.#waitingBytes += bytes.length;
+      this.#sentBytes += bytes.length;
+    } else if (this.#pendingInputBytes + bytes.length <= MAX_PENDING_INPUT_BYTES) {
+      this.#pendingInput.push(bytes);
+      this.#pendingInputBytes += bytes.length;
     } else {
-      const message = 'there is no connection, and what was typed before waits for one already';
+      const message = 'input dropped: not connected, and the buffer for pending input is full';
       this.#items.push({ type: 'notice', code: 'input_refused', message });
     }
   }
 
-  #say(frame: object): boolean {
+  #sendControl(frame: object): boolean {
     if (!this.#isOpen()) return false;
     this.#socket?.send(JSON.stringify(frame));
     return true;
   }
 }
 
-/** Whoever gives out tickets could not be reached, unless they say otherwise. */
-function lostTicket(error: unknown): never {
+/** Other errors than `OutliveError` count as a lost connection to the source of tickets, which is retried. */
+function throwTicketError(error: unknown): never {
   if (error instanceof OutliveError) throw error;
-  throw new OutliveError('connection_lost', `no ticket: ${error instanceof Error ? error.message : String(error)}`);
+  const reason = error instanceof Error ? error.message : String(error);
+  throw new OutliveError('connection_lost', `cannot fetch a ticket: ${reason}`);
 }

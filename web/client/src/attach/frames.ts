@@ -1,4 +1,4 @@
-/** The frames of `/connect`, as docs/wire.md has them. */
+/** The frames of `/connect`, specified in docs/reference/http-sockets.md. */
 
 import type { ProcessInfo, Role } from '../types.js';
 
@@ -8,17 +8,16 @@ export interface Ready {
   inputOffset: number;
   role: Role;
   flow: 'lossless' | 'live';
-  /** Where the log ended when the connection was made; not every server says it. */
+  /** End of the log when the connection was made; older servers do not send it. */
   head?: number;
   cols?: number;
   rows?: number;
 }
 
+/** Bytes from `from` up to but not including `to` are gone. */
 export interface Gap {
   type: 'gap';
-  /** Bytes from here … */
   from: number;
-  /** … to before here are gone. */
   to: number;
 }
 
@@ -26,12 +25,12 @@ export interface Resized {
   type: 'resized';
   cols: number;
   rows: number;
-  /** By which rule; it may be the only thing that is new. */
+  /** Absent from older servers. If only the policy has changed, the size is the same as before. */
   sizePolicy?: ProcessInfo['sizePolicy'];
 }
 
-/** Binary frames follow that together have so many `bytes`. */
-export interface RepaintHead {
+/** Announces a repaint of `bytes` bytes, which follow in binary frames. */
+export interface RepaintHeader {
   type: 'repaint';
   offset: number;
   cols: number;
@@ -48,18 +47,54 @@ export interface Exit {
   offset: number;
 }
 
-export interface Notice {
+export interface ErrorFrame {
   type: 'error';
   code: string;
   message: string;
 }
 
-export type Control = Ready | Gap | Resized | RepaintHead | Exit | Notice;
+export type ControlFrame = Ready | Gap | Resized | RepaintHeader | Exit | ErrorFrame;
 
 export type StreamName = 'stdout' | 'stderr' | 'terminal';
 
-/** Of a process on pipes the first byte of a frame is its stream. */
+/** For a process on pipes, the first byte of a binary frame names its stream. */
 export function splitStream(frame: Uint8Array, isTerminal: boolean): { stream: StreamName; bytes: Uint8Array } {
   if (isTerminal) return { stream: 'terminal', bytes: frame };
   return { stream: frame[0] === 2 ? 'stderr' : 'stdout', bytes: frame.subarray(1) };
+}
+
+/** Bytes that restore a screen. They are not part of the log and count in no offset. */
+export interface Repaint {
+  type: 'repaint';
+  /** Output continues at this offset of the log. */
+  offset: number;
+  cols: number;
+  rows: number;
+  /** Too much old output is gone to restore the screen exactly. */
+  approximate: boolean;
+  bytes: Uint8Array;
+}
+
+/** Collects the binary frames of one repaint. */
+export class RepaintAssembler {
+  readonly #header: RepaintHeader;
+  readonly #bytes: Uint8Array;
+  #filled = 0;
+
+  constructor(header: RepaintHeader) {
+    this.#header = header;
+    this.#bytes = new Uint8Array(header.bytes);
+  }
+
+  add(bytes: Uint8Array): void {
+    this.#bytes.set(bytes, this.#filled);
+    this.#filled += bytes.length;
+  }
+
+  /** The repaint, once all its bytes have arrived. */
+  get complete(): Repaint | undefined {
+    if (this.#filled < this.#bytes.length) return undefined;
+    const { offset, cols, rows, approximate = false } = this.#header;
+    return { type: 'repaint', offset, cols, rows, approximate, bytes: this.#bytes };
+  }
 }

@@ -1,15 +1,16 @@
-/** Items for one reader who takes them at its own pace. */
+/** An unbounded queue with one asynchronous reader. */
 export class Queue<T> {
   #items: T[] = [];
+  /** `undefined`: open. `null`: ended. With an error: the reader gets it after the remaining items. */
   #end: { error: unknown } | null | undefined;
-  #waiting: (() => void) | undefined;
+  #wakeReader: (() => void) | undefined;
 
   push(item: T): void {
     this.#items.push(item);
     this.#wake();
   }
 
-  /** Nothing comes any more, after what is there. With an error, the reader gets it. */
+  /** Ends the queue after the items it holds. The reader receives `error`, if given. */
   end(error?: unknown): void {
     if (this.#end !== undefined) return;
     this.#end = error === undefined ? null : { error };
@@ -25,12 +26,12 @@ export class Queue<T> {
         throw error;
       }
       if (this.#end === null) return { done: true, value: undefined };
-      await new Promise<void>((resolve) => (this.#waiting = resolve));
+      await new Promise<void>((resolve) => (this.#wakeReader = resolve));
     }
   }
 
   #wake(): void {
-    this.#waiting?.();
-    this.#waiting = undefined;
+    this.#wakeReader?.();
+    this.#wakeReader = undefined;
   }
 }

@@ -1,4 +1,4 @@
-// A server that says what a test tells it to say: for frames that a real one sends only when much has happened before.
+// A fake server whose frames the test scripts, for situations that are hard to reach with a real server.
 
 import { createServer } from 'node:http';
 import { once } from 'node:events';
@@ -6,17 +6,19 @@ import { after } from 'node:test';
 import { WebSocket, WebSocketServer } from 'ws';
 import { Outlive } from '../../dist/index.js';
 
-/** `next()` is the next connection; `info` is what the process is said to be, and may be changed. */
+/**
+ * `next()` resolves with the next connection. `info` is the process info that the server returns; tests may change it.
+ */
 export async function scripted(info = {}) {
   const state = { id: 'proc_scripted', tty: true, outputStart: 0, outputEnd: 0, sizePolicy: 'latest', ...info };
   const http = createServer((_, response) => response.end(JSON.stringify(state)));
   const sockets = new WebSocketServer({ server: http });
-  const [come, waiting] = [[], []];
+  const [accepted, waiting] = [[], []];
   sockets.on('connection', (socket, request) => {
     const connection = new Connection(socket, new URL(request.url, 'http://localhost').searchParams);
-    const wanted = waiting.shift();
-    if (wanted) wanted(connection);
-    else come.push(connection);
+    const resolve = waiting.shift();
+    if (resolve) resolve(connection);
+    else accepted.push(connection);
   });
   http.listen(0, '127.0.0.1');
   await once(http, 'listening');
@@ -26,13 +28,13 @@ export async function scripted(info = {}) {
   });
   const url = `http://127.0.0.1:${http.address().port}`;
   const client = new Outlive({ url, WebSocket });
-  const next = async () => come.shift() ?? new Promise((resolve) => waiting.push(resolve));
+  const next = async () => accepted.shift() ?? new Promise((resolve) => waiting.push(resolve));
   return { info: state, client, process: client.process(state.id), next };
 }
 
 class Connection {
   #socket;
-  /** Everything that came from the client: objects and, of binary frames, strings. */
+  /** Frames from the client: JSON frames as objects, binary frames as latin1 strings. */
   received = [];
 
   constructor(socket, query) {
@@ -41,28 +43,30 @@ class Connection {
     socket.on('message', (data, isBinary) => this.received.push(isBinary ? data.toString('latin1') : JSON.parse(data)));
   }
 
-  ready(offset, more = {}) {
-    return this.say({ type: 'ready', offset, inputOffset: 0, role: this.query.role, flow: 'lossless', cols: 80, rows: 24, ...more });
+  ready(offset, fields = {}) {
+    const defaults = { inputOffset: 0, role: this.query.role, flow: 'lossless', cols: 80, rows: 24 };
+    return this.send({ type: 'ready', offset, ...defaults, ...fields });
   }
 
-  say(frame) {
+  send(frame) {
     this.#socket.send(JSON.stringify(frame));
     return this;
   }
 
-  /** In as many frames as there are pieces. */
+  /** Sends one binary frame per piece. */
   bytes(...pieces) {
     for (const piece of pieces) this.#socket.send(Buffer.from(piece));
     return this;
   }
 
-  repaint(offset, pieces, more = {}) {
+  repaint(offset, pieces, fields = {}) {
     const bytes = pieces.reduce((sum, piece) => sum + Buffer.byteLength(piece), 0);
-    return this.say({ type: 'repaint', offset, cols: 80, rows: 24, bytes, approximate: false, ...more }).bytes(...pieces);
+    const defaults = { cols: 80, rows: 24, bytes, approximate: false };
+    return this.send({ type: 'repaint', offset, ...defaults, ...fields }).bytes(...pieces);
   }
 
   exit(offset) {
-    this.say({ type: 'exit', exitCode: 0, exitReason: 'exited', offset });
+    this.send({ type: 'exit', exitCode: 0, exitReason: 'exited', offset });
     this.#socket.close(1000);
   }
 

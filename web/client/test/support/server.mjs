@@ -1,4 +1,4 @@
-// A real server per test file.
+// Starts a real server for a test file.
 
 import { spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -11,17 +11,17 @@ import { Outlive } from '../../dist/index.js';
 
 const BINARY = process.env.OUTLIVE_BINARY ?? new URL('../../../../target/debug/outlive', import.meta.url).pathname;
 
-/** `client()` makes a client; `killServer()` kills the server part, which the holder replaces. */
+/** `client()` creates a client. `killServer()` kills the server process, which the holder replaces. */
 export async function serve(...flags) {
-  const folder = await mkdtemp(join(tmpdir(), 'outlive-client-'));
-  const child = spawn(BINARY, ['serve', '--listen', '127.0.0.1:0', ...flags], {
-    env: { ...process.env, OUTLIVE_STATE_DIR: folder },
+  const stateDir = await mkdtemp(join(tmpdir(), 'outlive-client-'));
+  const child = spawn(BINARY, ['serve', '--listen', '127.0.0.1:0', '--history', join(stateDir, 'history'), ...flags], {
+    env: { ...process.env, OUTLIVE_STATE_DIR: stateDir },
     stdio: ['ignore', 'pipe', 'ignore'],
   });
   after(async () => {
     child.kill('SIGTERM');
     await new Promise((resolve) => child.once('exit', resolve));
-    await rm(folder, { recursive: true, force: true });
+    await rm(stateDir, { recursive: true, force: true });
   });
   for await (const line of createInterface({ input: child.stdout })) {
     const found = /http:\/\/[\d.]+:\d+/.exec(line);
@@ -29,22 +29,28 @@ export async function serve(...flags) {
     const url = found[0];
     const client = (options = {}) => new Outlive({ url, WebSocket, ...options });
     const killServer = async (token) => {
-      // A connection of the server before may have been kept by fetch, and is noticed to be dead now.
-      const { serverPid } = await until('health', () => client({ token }).health().catch(() => undefined));
+      // fetch may reuse a connection to the previous server and only now find it dead.
+      const { serverPid } = await until('health', () =>
+        client({ token })
+          .health()
+          .catch(() => undefined),
+      );
       process.kill(serverPid, 'SIGKILL');
     };
     return { url, client, killServer };
   }
-  throw new Error('the server did not say where it listens');
+  throw new Error('the server did not print its address');
 }
 
-/** Looks until it is so. */
-export async function until(what, look) {
-  const end = Date.now() + 20_000;
-  while (Date.now() < end) {
-    const found = await look();
-    if (found) return found;
+const UNTIL_TIMEOUT_MS = 20_000;
+
+/** Polls `probe` until it returns a truthy value, and returns that value. */
+export async function until(description, probe) {
+  const deadline = Date.now() + UNTIL_TIMEOUT_MS;
+  while (Date.now() < deadline) {
+    const value = await probe();
+    if (value) return value;
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
-  throw new Error(`not within 20 s: ${what}`);
+  throw new Error(`timed out waiting for: ${description}`);
 }

@@ -1,27 +1,35 @@
-/** Something that can be done from the keyboard, the palette or a menu. */
+/** An action for the keyboard and the palette. */
 export interface Command {
   title: string;
-  /** After the prefix. */
+  /** Keys that run it after the prefix. */
   keys: string[];
-  /** Alone, where nothing is typed into. */
+  /** Key that runs it alone, outside of terminals and input fields. */
   plainKey?: string;
   run(): void;
-  /** Absent: always. */
-  isPossible?(): boolean;
-  /** In the palette, the help and the hint; default: yes. */
+  /** Absent: always enabled. */
+  isEnabled?(): boolean;
+  /** Whether the palette, the help and the prefix hint list it; default: yes. */
   isListed?: boolean;
 }
 
-/** How the prefix is written; the same as that of `outlive attach`. */
+/** The label of the prefix key, which is the same as in `outlive attach`. */
 export const PREFIX = 'Ctrl-\\';
 
-const NAMES: Record<string, string> = { ArrowLeft: '←', ArrowRight: '→', ArrowUp: '↑', ArrowDown: '↓', ' ': 'Space', 'Ctrl-k': 'Ctrl-K' };
+const KEY_LABELS: Record<string, string> = {
+  ArrowLeft: '←',
+  ArrowRight: '→',
+  ArrowUp: '↑',
+  ArrowDown: '↓',
+  ' ': 'Space',
+  'Ctrl-k': 'Ctrl-K',
+};
 
-export function keyName(key: string): string {
-  return NAMES[key] ?? key;
+export function keyLabel(key: string): string {
+  return KEY_LABELS[key] ?? key;
 }
 
+/** The first shortcut of a command with the prefix. */
 export function shortcut(command: Command): string | undefined {
   const [key] = command.keys;
-  return key === undefined ? undefined : `${PREFIX} ${keyName(key)}`;
+  return key === undefined ? undefined : `${PREFIX} ${keyLabel(key)}`;
 }

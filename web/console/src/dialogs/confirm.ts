@@ -1,8 +1,8 @@
 import { openDialog } from '../page/dialog.js';
 import { element } from '../page/element.js';
 
-/** Asks before something that cannot be undone. */
-export function confirm(question: string, explanation: string, verb: string, act: () => unknown): void {
+/** Asks for confirmation before an action that cannot be undone. */
+export function confirm(question: string, explanation: string, verb: string, action: () => unknown): void {
   openDialog(question, 'confirm', (close) => {
     const yes = element(
       'button',
@@ -13,11 +13,12 @@ export function confirm(question: string, explanation: string, verb: string, act
         'data-testid': 'confirm-yes',
         onclick: () => {
           close();
-          void act();
+          void action();
         },
       },
       verb,
     );
-    return [element('p', {}, explanation), element('footer', {}, element('button', { type: 'button', onclick: close }, 'Cancel'), yes)];
+    const cancel = element('button', { type: 'button', onclick: close }, 'Cancel');
+    return [element('p', {}, explanation), element('footer', {}, cancel, yes)];
   });
 }

@@ -1,93 +1,79 @@
 import { shortcut } from '../commands/command.js';
 import type { Console } from '../console.js';
-import { shownLine, moodOf, stateOf, titleOf } from '../live/words.js';
-import { element, fill } from '../page/element.js';
 import type { Direction } from '../layout/tree.js';
+import { element, fill } from '../page/element.js';
+import { displayCommand, processTitle, statusClass, statusLabel } from '../state/format.js';
 
-interface Choice {
+interface Entry {
   title: string;
-  aside: string;
-  kind: string;
-  mood?: string;
+  detail: string;
+  /** Searched but not shown. */
+  keywords: string;
+  status?: string;
   run(): void;
 }
 
-const MOST_SHOWN = 50;
+const MAX_ENTRIES_SHOWN = 50;
 
-/** Everything there is, found by typing. With `beside`, what is chosen opens beside the focused pane, and commands are left out. */
-export function openPalette(console: Console, beside?: Direction): void {
-  const all = choices(console, beside);
+/**
+ * Finds processes, sessions and commands by typing. With `direction`, the chosen entry opens in a new pane beside the
+ * focused one, and commands are left out.
+ */
+export function openPalette(console: Console, direction?: Direction): void {
+  const entries = createEntries(console, direction);
+  const label = direction ? 'Open in new pane' : 'Find';
   const input = element('input', {
     role: 'combobox',
     'aria-expanded': 'true',
     'aria-controls': 'palette-list',
-    'aria-label': beside ? 'What to open beside' : 'Find anything',
-    placeholder: beside ? 'Open beside: a new terminal, a process, a session' : 'A process, a session, a command',
+    'aria-label': label,
+    placeholder: direction ? 'Open in new pane: terminal, process, session' : 'Find processes, sessions, commands',
     autocomplete: 'off',
     spellcheck: 'false',
     'data-testid': 'palette-input',
   });
-  const list = element('ul', { role: 'listbox', id: 'palette-list', 'aria-label': 'Found' });
-  const dialog = element(
-    'dialog',
-    { class: 'palette', 'aria-label': beside ? 'Open beside' : 'Find anything', 'data-testid': 'palette' },
-    input,
-    list,
-  );
-  let shown: Choice[] = [];
-  let at = 0;
+  const list = element('ul', { role: 'listbox', id: 'palette-list', 'aria-label': 'Results' });
+  const dialog = element('dialog', { class: 'palette', 'aria-label': label, 'data-testid': 'palette' }, input, list);
+  let matches: Entry[] = [];
+  let selected = 0;
 
-  const choose = (choice: Choice | undefined) => {
-    if (!choice) return;
+  const choose = (entry: Entry | undefined) => {
+    if (!entry) return;
     dialog.close();
-    choice.run();
+    entry.run();
+  };
+  const select = (index: number) => {
+    selected = index;
+    [...list.children].forEach((row, at) => row.setAttribute('aria-selected', String(at === selected)));
+    input.setAttribute('aria-activedescendant', `palette-${selected}`);
+    list.children[selected]?.scrollIntoView({ block: 'nearest' });
   };
   const draw = () => {
-    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    shown = all
-      .filter(({ title, aside, kind }) => words.every((word) => `${title} ${aside} ${kind}`.toLowerCase().includes(word)))
-      .toSorted((one, other) => rank(one, words) - rank(other, words))
-      .slice(0, MOST_SHOWN);
-    at = Math.max(0, Math.min(at, shown.length - 1));
-    fill(
-      list,
-      ...shown.map((choice, index) =>
-        element(
-          'li',
-          {
-            role: 'option',
-            id: `palette-${index}`,
-            'aria-selected': String(index === at),
-            onclick: () => choose(choice),
-            onpointermove: () => mark(index),
-          },
-          element('span', { class: `dot ${choice.mood ?? 'absent'}` }),
-          element('span', { class: 'row-title' }, choice.title),
-          element('span', { class: 'aside' }, choice.aside),
-        ),
+    matches = findEntries(entries, input.value);
+    const rows = matches.map((entry, index) =>
+      element(
+        'li',
+        { role: 'option', id: `palette-${index}`, onclick: () => choose(entry), onpointermove: () => select(index) },
+        element('span', { class: `dot ${entry.status ?? 'absent'}` }),
+        element('span', { class: 'row-title' }, entry.title),
+        element('span', { class: 'detail' }, entry.detail),
       ),
-      shown.length === 0 ? element('li', { class: 'none' }, 'Nothing is called that.') : null,
     );
-    mark(at);
-  };
-  const mark = (index: number) => {
-    at = index;
-    [...list.children].forEach((row, index) => row.setAttribute('aria-selected', String(index === at)));
-    input.setAttribute('aria-activedescendant', `palette-${at}`);
-    list.children[at]?.scrollIntoView({ block: 'nearest' });
+    fill(list, ...rows, rows.length === 0 ? element('li', { class: 'none' }, 'No matches') : null);
+    select(Math.max(0, Math.min(selected, matches.length - 1)));
   };
   input.addEventListener('input', () => {
-    at = 0;
+    selected = 0;
     draw();
   });
   input.addEventListener('keydown', (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (step !== undefined && shown.length > 0) {
+    if (step !== undefined && matches.length > 0) {
       event.preventDefault();
-      mark((at + step + shown.length) % shown.length);
+      select((selected + step + matches.length) % matches.length);
     } else if (event.key === 'Enter') {
       event.preventDefault();
-      choose(shown[at]);
+      choose(matches[selected]);
     }
   });
   dialog.addEventListener('close', () => dialog.remove());
@@ -99,45 +85,59 @@ export function openPalette(console: Console, beside?: Direction): void {
   dialog.showModal();
 }
 
-/** What is called so comes before what begins so, and that before what has it anywhere. */
-function rank({ title }: Choice, words: string[]): number {
-  const [name, wanted] = [title.toLowerCase(), words.join(' ')];
-  if (name === wanted) return 0;
-  return name.startsWith(wanted) ? 1 : 2;
+/** Entries that contain every word of the query, best matches first. */
+function findEntries(entries: Entry[], query: string): Entry[] {
+  const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+  const text = ({ title, detail, keywords }: Entry) => `${title} ${detail} ${keywords}`.toLowerCase();
+  return entries
+    .filter((entry) => words.every((word) => text(entry).includes(word)))
+    .toSorted((one, other) => rank(one, words) - rank(other, words))
+    .slice(0, MAX_ENTRIES_SHOWN);
 }
 
-function choices(console: Console, beside: Direction | undefined): Choice[] {
-  const where = beside ?? 'tab';
+/** Exact titles come first, then titles that start with the query, then all others. */
+function rank({ title }: Entry, words: string[]): number {
+  const [name, query] = [title.toLowerCase(), words.join(' ')];
+  if (name === query) return 0;
+  return name.startsWith(query) ? 1 : 2;
+}
+
+function createEntries(console: Console, direction: Direction | undefined): Entry[] {
+  const where = direction ?? 'tab';
   const processes = console.processes.all().map(
-    (process): Choice => ({
-      title: titleOf(process),
-      aside: `${stateOf(process)} · ${shownLine(process)}`,
-      kind: `process ${process.id}`,
-      mood: moodOf(process),
+    (process): Entry => ({
+      title: processTitle(process),
+      detail: `${statusLabel(process)} · ${displayCommand(process)}`,
+      keywords: `process ${process.id}`,
+      status: statusClass(process),
       run: () => console.openProcess(process.id, where),
     }),
   );
-  const sessions = console.sessions.known.map(
-    (session): Choice => ({
+  const sessions = console.sessions.all().map(
+    (session): Entry => ({
       title: session.id,
-      aside: `session · ${session.status}`,
-      kind: 'session',
-      mood: 'session',
+      detail: `session · ${session.status}`,
+      keywords: 'session',
+      status: 'session',
       run: () => console.workspace.open({ kind: 'session', id: session.id }, where),
     }),
   );
-  const fresh: Choice[] = [
-    { title: 'New terminal', aside: 'a shell', kind: 'command', run: () => void console.openShell(where) },
-    { title: 'Start a process…', aside: '', kind: 'command', run: () => console.startProcess(where) },
-  ];
-  if (beside) return [...fresh, ...processes, ...sessions];
+  if (direction) {
+    const actions: Entry[] = [
+      { title: 'New terminal', detail: 'shell', keywords: 'command', run: () => void console.openShell(where) },
+      { title: 'Start process…', detail: '', keywords: 'command', run: () => console.startProcess(where) },
+    ];
+    return [...actions, ...processes, ...sessions];
+  }
   const commands = console.commands
-    .filter((command) => command.isListed !== false && (command.isPossible?.() ?? true))
-    .map((command): Choice => ({ title: command.title, aside: shortcut(command) ?? '', kind: 'command', run: () => command.run() }));
+    .filter((command) => command.isListed !== false && (command.isEnabled?.() ?? true))
+    .map((command): Entry => {
+      return { title: command.title, detail: shortcut(command) ?? '', keywords: 'command', run: () => command.run() };
+    });
   return [
-    ...processes.filter(({ mood }) => mood === 'running'),
+    ...processes.filter(({ status }) => status === 'running'),
     ...sessions,
     ...commands,
-    ...processes.filter(({ mood }) => mood !== 'running'),
+    ...processes.filter(({ status }) => status !== 'running'),
   ];
 }

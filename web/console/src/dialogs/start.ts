@@ -1,14 +1,12 @@
 import type { StartOptions } from '@outlive/client';
 import type { Console } from '../console.js';
+import type { Direction } from '../layout/tree.js';
 import { openDialog } from '../page/dialog.js';
 import { element, fill } from '../page/element.js';
-import { labelled, refusal } from '../page/form.js';
-import { readArgv, readEnv } from './start_fields.js';
+import { errorLine, labelled } from '../page/form.js';
 
-type Where = 'tab' | 'row' | 'column';
-
-export function openStart(console: Console, where: Where = 'tab'): void {
-  openDialog('Start a process', 'start-dialog', (close) => {
+export function openStart(console: Console, where: 'tab' | Direction = 'tab'): void {
+  openDialog('Start process', 'start-dialog', (close) => {
     const command = field('textarea', {
       rows: 1,
       placeholder: 'npm run dev',
@@ -20,45 +18,43 @@ export function openStart(console: Console, where: Where = 'tab'): void {
     const isArgv = element('input', { type: 'checkbox', id: 'start-argv', 'data-testid': 'argv' });
     const isTerminal = element('input', { type: 'checkbox', id: 'start-tty', checked: true, 'data-testid': 'tty' });
     const tag = field('input', { placeholder: 'web', 'data-testid': 'tag', class: 'mono' });
-    const cwd = field('input', { placeholder: 'as the server', 'data-testid': 'cwd', class: 'mono' });
+    const cwd = field('input', { placeholder: 'same as the server', 'data-testid': 'cwd', class: 'mono' });
     const env = field('textarea', { rows: 2, placeholder: 'PORT=3000', 'data-testid': 'env', class: 'mono' });
-    const why = refusal();
+    const errorMessage = errorLine();
     const hint = element('span', { class: 'hint' });
     const submit = element('button', { type: 'submit', class: 'primary', 'data-testid': 'start-submit' }, 'Start');
 
-    const explain = () => {
-      fill(
-        hint,
-        isArgv.checked ? 'One argument per line, passed on exactly as written.' : 'A line for the shell: pipes, && and variables work.',
-      );
+    const updateHint = () => {
+      const argvHint = 'One argument per line, passed unchanged.';
+      fill(hint, isArgv.checked ? argvHint : 'A shell command line: pipes, && and variables work.');
       command.rows = isArgv.checked ? 4 : 1;
       command.placeholder = isArgv.checked ? 'npm\nrun\ndev' : 'npm run dev';
     };
-    isArgv.addEventListener('change', explain);
-    explain();
+    isArgv.addEventListener('change', updateHint);
+    updateHint();
 
-    const send = async () => {
-      why.clear();
+    const readCommand = (): Pick<StartOptions, 'command' | 'args' | 'shell'> => {
+      if (!isArgv.checked) return { command: command.value.trim(), shell: true };
+      const [program = '', ...args] = parseArgv(command.value);
+      return { command: program, args };
+    };
+    const start = async () => {
+      errorMessage.clear();
       submit.disabled = true;
       try {
-        const options: StartOptions = { ...what(), tty: isTerminal.checked };
+        const options: StartOptions = { ...readCommand(), tty: isTerminal.checked };
         if (cwd.value.trim()) options.cwd = cwd.value.trim();
         if (tag.value.trim()) options.tag = tag.value.trim();
-        const variables = readEnv(env.value);
+        const variables = parseEnv(env.value);
         if (Object.keys(variables).length > 0) options.env = variables;
         const { id } = await console.outlive.start(options);
         close();
         await console.openStarted(id, where);
       } catch (error) {
-        why.say(error);
+        errorMessage.show(error);
       } finally {
         submit.disabled = false;
       }
-    };
-    const what = (): Pick<StartOptions, 'command' | 'args' | 'shell'> => {
-      if (!isArgv.checked) return { command: command.value.trim(), shell: true };
-      const [program = '', ...args] = readArgv(command.value);
-      return { command: program, args };
     };
     const form = element(
       'form',
@@ -66,12 +62,12 @@ export function openStart(console: Console, where: Where = 'tab'): void {
         class: 'fields',
         onsubmit: (event: Event) => {
           event.preventDefault();
-          void send();
+          void start();
         },
         onkeydown: (event: KeyboardEvent) => {
-          // In a command line Enter starts it; elsewhere Ctrl-Enter does.
-          const isLine = event.target === command && !isArgv.checked && !event.shiftKey;
-          if (event.key !== 'Enter' || !(isLine || event.ctrlKey || event.metaKey)) return;
+          // Enter submits a shell command line; in other fields Ctrl-Enter does.
+          const isCommandLine = event.target === command && !isArgv.checked && !event.shiftKey;
+          if (event.key !== 'Enter' || !(isCommandLine || event.ctrlKey || event.metaKey)) return;
           event.preventDefault();
           form.requestSubmit();
         },
@@ -81,12 +77,12 @@ export function openStart(console: Console, where: Where = 'tab'): void {
         'div',
         { class: 'checks' },
         element('label', {}, isTerminal, ' Terminal'),
-        element('label', {}, isArgv, ' Arguments one by one'),
+        element('label', {}, isArgv, ' Separate arguments'),
         hint,
       ),
       element('div', { class: 'pair' }, labelled('Tag', tag, 'optional'), labelled('Folder', cwd, 'optional')),
       labelled('Variables', env, 'NAME=value, one per line'),
-      why.element,
+      errorMessage.element,
       element('footer', {}, element('button', { type: 'button', onclick: close }, 'Cancel'), submit),
     );
     return [form];
@@ -98,4 +94,23 @@ function field<Name extends 'input' | 'textarea'>(
   attributes: Record<string, string | number | boolean>,
 ): HTMLElementTagNameMap[Name] {
   return element(name, { autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', ...attributes });
+}
+
+/** One argument per line, unchanged. Empty lines at the end are ignored. */
+export function parseArgv(text: string): string[] {
+  const lines = text.split('\n');
+  while (lines.length > 0 && lines.at(-1) === '') lines.pop();
+  return lines;
+}
+
+/** `NAME=value` per line. A line without a name is an error, so that a typo does not go unnoticed. */
+export function parseEnv(text: string): Record<string, string> {
+  const variables: Record<string, string> = {};
+  for (const line of text.split('\n')) {
+    if (line.trim() === '') continue;
+    const equals = line.indexOf('=');
+    if (equals < 1) throw new Error(`invalid variable: ${line}; use NAME=value, one per line`);
+    variables[line.slice(0, equals).trim()] = line.slice(equals + 1);
+  }
+  return variables;
 }

@@ -1,13 +1,13 @@
 import { element } from '../page/element.js';
-import type { Divider } from './places.js';
+import type { Divider } from './geometry.js';
 
 const KEY_STEP = 0.03;
 
-/** A line to drag, or to move with the arrow keys. `move` is told by what part of its split. */
+/** A divider, moved by dragging or with the arrow keys. `move` gets a fraction of its split. */
 export function dividerElement(area: HTMLElement, divider: Divider, move: (by: number) => void): HTMLElement {
   const isRow = divider.direction === 'row';
   const line = element('div', {
-    class: `divider ${isRow ? 'upright' : 'level'}`,
+    class: `divider ${isRow ? 'vertical' : 'horizontal'}`,
     role: 'separator',
     tabindex: 0,
     'aria-orientation': isRow ? 'vertical' : 'horizontal',
@@ -19,25 +19,25 @@ export function dividerElement(area: HTMLElement, divider: Divider, move: (by: n
       const step = steps[event.key];
       if (step === undefined) return;
       event.preventDefault();
-      const id = [...area.querySelectorAll('.divider')].indexOf(line);
+      const index = [...area.querySelectorAll('.divider')].indexOf(line);
       move(step * KEY_STEP);
-      // Every move draws the lines anew.
-      area.querySelectorAll<HTMLElement>('.divider')[id]?.focus();
+      // Every move replaces the divider elements.
+      area.querySelectorAll<HTMLElement>('.divider')[index]?.focus();
     },
     onpointerdown: (event: PointerEvent) => {
       event.preventDefault();
-      const whole = isRow ? area.clientWidth : area.clientHeight;
+      const areaLength = isRow ? area.clientWidth : area.clientHeight;
       let last = isRow ? event.clientX : event.clientY;
       const drag = (moved: PointerEvent) => {
         const now = isRow ? moved.clientX : moved.clientY;
-        move((now - last) / (whole * divider.length));
+        move((now - last) / (areaLength * divider.length));
         last = now;
       };
       const drop = () => {
         document.documentElement.classList.remove('dragging');
         removeEventListener('pointermove', drag);
       };
-      // Over a pane the pointer would belong to its terminal.
+      // The class disables pointer events on panes; otherwise a terminal would receive them.
       document.documentElement.classList.add('dragging');
       addEventListener('pointermove', drag);
       addEventListener('pointerup', drop, { once: true });

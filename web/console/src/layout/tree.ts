@@ -1,4 +1,4 @@
-/** How panes share a tab: leaves, and rows or columns of them. Pure: every change gives a new tree. */
+/** How panes share a tab: leaves, and rows or columns of them. Pure: every change returns a new tree. */
 
 export type Direction = 'row' | 'column';
 
@@ -11,14 +11,14 @@ export interface Split {
   type: 'split';
   direction: Direction;
   children: Tree[];
-  /** Of the whole, each; they add up to 1. */
+  /** The fraction of the split that each child takes; the sum is 1. */
   shares: number[];
 }
 
 export type Tree = Leaf | Split;
 
-/** No pane becomes smaller than this part of its row or column by dragging. */
-const LEAST_SHARE = 0.08;
+/** Dragging a divider leaves a pane at least this share of its row or column. */
+const MIN_SHARE = 0.08;
 
 export function leaf(key: string): Leaf {
   return { type: 'leaf', key };
@@ -28,45 +28,52 @@ export function keys(tree: Tree): string[] {
   return tree.type === 'leaf' ? [tree.key] : tree.children.flatMap(keys);
 }
 
-/** `key` gives half of its place to `added`. */
+/** Gives half of the space of `key` to `added`. */
 export function split(tree: Tree, key: string, direction: Direction, added: string): Tree {
   if (tree.type === 'leaf') {
     if (tree.key !== key) return tree;
     return { type: 'split', direction, children: [tree, leaf(added)], shares: [0.5, 0.5] };
   }
-  const at = tree.children.findIndex((child) => child.type === 'leaf' && child.key === key);
-  if (at < 0 || tree.direction !== direction) {
+  const index = tree.children.findIndex((child) => child.type === 'leaf' && child.key === key);
+  if (index < 0 || tree.direction !== direction) {
     return { ...tree, children: tree.children.map((child) => split(child, key, direction, added)) };
   }
-  // A row in a row would be the same row.
-  const half = tree.shares[at]! / 2;
+  // The direction is the same, so the new leaf joins this split instead of nesting another one.
+  const half = tree.shares[index]! / 2;
   return {
     ...tree,
-    children: tree.children.toSpliced(at + 1, 0, leaf(added)),
-    shares: tree.shares.toSpliced(at, 1, half, half),
+    children: tree.children.toSpliced(index + 1, 0, leaf(added)),
+    shares: tree.shares.toSpliced(index, 1, half, half),
   };
 }
 
-/** Without `key`; its neighbours take its place. Nothing is left of a single leaf. */
+/** Removes `key`; its siblings take its space. Returns `undefined` if nothing is left. */
 export function close(tree: Tree, key: string): Tree | undefined {
   if (tree.type === 'leaf') return tree.key === key ? undefined : tree;
-  const left = tree.children.map((child, at) => ({ child: close(child, key), share: tree.shares[at]! })).filter(hasChild);
-  if (left.length <= 1) return left[0]?.child;
-  const sum = left.reduce((total, { share }) => total + share, 0);
-  return { ...tree, children: left.map(({ child }) => child), shares: left.map(({ share }) => share / sum) };
+  const remaining = tree.children
+    .map((child, index) => ({ child: close(child, key), share: tree.shares[index]! }))
+    .filter(hasChild);
+  if (remaining.length <= 1) return remaining[0]?.child;
+  const sum = remaining.reduce((total, { share }) => total + share, 0);
+  return {
+    ...tree,
+    children: remaining.map(({ child }) => child),
+    shares: remaining.map(({ share }) => share / sum),
+  };
 }
 
-/** Moves the divider after child `at` of the split that `path` leads to, by a part of that split. */
-export function moveDivider(tree: Tree, path: number[], at: number, by: number): Tree {
+/** Moves the divider after child `index` of the split at `path` by a fraction of that split. */
+export function moveDivider(tree: Tree, path: number[], index: number, by: number): Tree {
   if (tree.type === 'leaf') return tree;
   const [first, ...rest] = path;
   if (first !== undefined) {
-    return { ...tree, children: tree.children.map((child, index) => (index === first ? moveDivider(child, rest, at, by) : child)) };
+    const children = tree.children.map((child, at) => (at === first ? moveDivider(child, rest, index, by) : child));
+    return { ...tree, children };
   }
-  const both = tree.shares[at]! + tree.shares[at + 1]!;
-  const least = Math.min(LEAST_SHARE, both / 2);
-  const before = Math.min(Math.max(tree.shares[at]! + by, least), both - least);
-  return { ...tree, shares: tree.shares.toSpliced(at, 2, before, both - before) };
+  const sum = tree.shares[index]! + tree.shares[index + 1]!;
+  const minShare = Math.min(MIN_SHARE, sum / 2);
+  const before = Math.min(Math.max(tree.shares[index]! + by, minShare), sum - minShare);
+  return { ...tree, shares: tree.shares.toSpliced(index, 2, before, sum - before) };
 }
 
 function hasChild(part: { child: Tree | undefined; share: number }): part is { child: Tree; share: number } {

@@ -1,11 +1,11 @@
 import type { Console } from '../console.js';
 import { element, fill, setText } from '../page/element.js';
 import { icon } from '../page/icons.js';
-import type { MakePane, Pane, PaneSpec } from '../panes/pane.js';
-import { paneMood, paneTitle } from '../panes/title.js';
+import { paneStatus, paneTitle } from '../panes/frame.js';
+import type { CreatePane, Pane, PaneSpec } from '../panes/pane.js';
 import { dividerElement } from './divider.js';
-import { neighbour, places, type Side } from './places.js';
-import { keepTabs, keptTabs, type KeptTab } from './kept.js';
+import { computeLayout, neighbour, type Side } from './geometry.js';
+import { loadLayout, saveLayout, type Tab } from './saved_layout.js';
 import { close, type Direction, keys, leaf, moveDivider, split, type Tree } from './tree.js';
 
 interface OpenPane {
@@ -13,31 +13,31 @@ interface OpenPane {
   pane: Pane;
 }
 
-/** A mouse's button. */
-const MIDDLE = 1;
+const MIDDLE_BUTTON = 1;
 
-/** Tabs, and in each of them panes that share its place. Panes stay where they are in the document: only their places change. */
+/** Tabs with panes. Elements of panes never move in the document, only their position and size change. */
 export class Workspace {
   readonly element: HTMLElement;
   readonly #console: Console;
-  readonly #make: MakePane;
+  readonly #createPane: CreatePane;
   readonly #tabList = element('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Open tabs' });
   readonly #area = element('div', { class: 'panes', 'data-testid': 'panes' });
   readonly #empty: HTMLElement;
   readonly #panes = new Map<string, OpenPane>();
-  #tabs: KeptTab[] = [];
+  #tabs: Tab[] = [];
   #active = 0;
   #isRestored = false;
-  readonly #listeners = new Set<() => void>();
+  readonly #focusListeners = new Set<() => void>();
   #nextKey = 1;
 
-  constructor(console: Console, make: MakePane, empty: HTMLElement) {
+  /** `empty` is shown when no tab is open. */
+  constructor(console: Console, createPane: CreatePane, empty: HTMLElement) {
     this.#console = console;
-    this.#make = make;
+    this.#createPane = createPane;
     this.#empty = empty;
     const back = element(
       'button',
-      { class: 'quiet icon-only back', 'aria-label': 'Back to the list', onclick: () => console.showList() },
+      { class: 'quiet icon-only back', 'aria-label': 'Back to the list', onclick: () => console.showSidebar() },
       icon('back'),
     );
     this.element = element(
@@ -50,9 +50,9 @@ export class Workspace {
     console.processes.onChange(() => this.#drawTabs());
   }
 
-  /** Another pane has the focus, or none is left. */
+  /** Called when another pane gets the focus or the last pane is closed. */
   onFocusChange(listener: () => void): void {
-    this.#listeners.add(listener);
+    this.#focusListeners.add(listener);
   }
 
   get isEmpty(): boolean {
@@ -65,14 +65,14 @@ export class Workspace {
     return open && { key: tab.focus, spec: open.spec };
   }
 
-  /** As it was before a reload, once; at the latest when something is opened, so that nothing that is new is taken for old. */
+  /** Restores the layout from before a reload, once. `open` calls it too, so that new panes do not get saved keys. */
   restore(): void {
     if (this.#isRestored) return;
     this.#isRestored = true;
-    const { tabs, active, panes } = keptTabs();
+    const { tabs, active, panes } = loadLayout();
     const { processes } = this.#console;
     for (const [key, spec] of Object.entries(panes)) {
-      const isGone = spec.kind !== 'session' && processes.isKnown && !processes.get(spec.id);
+      const isGone = spec.kind !== 'session' && processes.isLoaded && !processes.get(spec.id);
       if (!isGone) this.#add(key, spec);
     }
     for (const tab of tabs) {
@@ -85,14 +85,14 @@ export class Workspace {
     this.focus();
   }
 
-  /** In a tab of its own (or the one that has it already), or beside the focused pane. */
+  /** Opens a pane in its own tab (or focuses the existing one), or beside the focused pane. */
   open(spec: PaneSpec, where: 'tab' | Direction = 'tab'): void {
     this.restore();
-    this.#console.showWork();
+    this.#console.showWorkspace();
     const tab = this.#tabs[this.#active];
     if (where === 'tab' || !tab) {
-      const there = [...this.#panes].find(([, open]) => open.spec.kind === spec.kind && open.spec.id === spec.id);
-      if (there) return this.focusPane(there[0]);
+      const existing = [...this.#panes].find(([, open]) => open.spec.kind === spec.kind && open.spec.id === spec.id);
+      if (existing) return this.focusPane(existing[0]);
       const key = this.#newKey();
       this.#add(key, spec);
       this.#active = this.#tabs.push({ tree: leaf(key), focus: key }) - 1;
@@ -106,19 +106,9 @@ export class Workspace {
     this.focus();
   }
 
-  /** Shows something else in the same place. */
-  replace(key: string, spec: PaneSpec): void {
-    const tab = this.#tabs.find(({ tree }) => keys(tree).includes(key));
-    if (!tab) return this.open(spec);
-    this.#remove(key);
-    this.#add(key, spec);
-    this.#draw();
-    this.focus();
-  }
-
   closePane(key = this.focused?.key): void {
-    const at = this.#tabs.findIndex(({ tree }) => keys(tree).includes(key ?? ''));
-    const tab = this.#tabs[at];
+    const index = this.#tabs.findIndex(({ tree }) => keys(tree).includes(key ?? ''));
+    const tab = this.#tabs[index];
     if (!tab || key === undefined) return;
     this.#remove(key);
     const rest = close(tab.tree, key);
@@ -126,31 +116,33 @@ export class Workspace {
       tab.tree = rest;
       if (tab.focus === key) tab.focus = keys(rest)[0]!;
     } else {
-      this.#tabs.splice(at, 1);
-      if (this.#active >= at) this.#active = Math.max(0, this.#active - 1);
+      this.#tabs.splice(index, 1);
+      if (this.#active >= index) this.#active = Math.max(0, this.#active - 1);
     }
     this.#draw();
-    if (this.isEmpty) this.#console.showList();
+    if (this.isEmpty) this.#console.showSidebar();
     else this.focus();
   }
 
-  closeTab(at: number): void {
-    const tab = this.#tabs[at];
+  closeTab(index: number): void {
+    const tab = this.#tabs[index];
     if (tab) for (const key of keys(tab.tree)) this.closePane(key);
   }
 
-  /** Whatever shows it, such as a process that was deleted. */
+  /** Closes all panes of a process that was deleted. */
   closeAllOf(id: string): void {
-    for (const [key, open] of [...this.#panes]) if (open.spec.id === id && open.spec.kind !== 'session') this.closePane(key);
+    for (const [key, open] of [...this.#panes])
+      if (open.spec.id === id && open.spec.kind !== 'session') this.closePane(key);
   }
 
   closeSession(id: string): void {
-    for (const [key, open] of [...this.#panes]) if (open.spec.id === id && open.spec.kind === 'session') this.closePane(key);
+    for (const [key, open] of [...this.#panes])
+      if (open.spec.id === id && open.spec.kind === 'session') this.closePane(key);
   }
 
-  showTab(at: number): void {
-    if (!this.#tabs[at]) return;
-    this.#active = at;
+  showTab(index: number): void {
+    if (!this.#tabs[index]) return;
+    this.#active = index;
     this.#draw();
     this.focus();
   }
@@ -161,11 +153,11 @@ export class Workspace {
   }
 
   focusPane(key: string): void {
-    const at = this.#tabs.findIndex(({ tree }) => keys(tree).includes(key));
-    const tab = this.#tabs[at];
+    const index = this.#tabs.findIndex(({ tree }) => keys(tree).includes(key));
+    const tab = this.#tabs[index];
     if (!tab) return;
     tab.focus = key;
-    this.#active = at;
+    this.#active = index;
     this.#draw();
     this.focus();
   }
@@ -176,7 +168,7 @@ export class Workspace {
     if (next) this.focusPane(next);
   }
 
-  /** What is marked in the focused pane. */
+  /** The selected text in the focused pane. */
   get selection(): string {
     const tab = this.#tabs[this.#active];
     return (tab && this.#panes.get(tab.focus)?.pane.selection?.()) || (getSelection()?.toString() ?? '');
@@ -187,7 +179,7 @@ export class Workspace {
     if (tab) this.#panes.get(tab.focus)?.pane.focus();
   }
 
-  /** Detaches from everything; what was open is still kept for the next time. */
+  /** Closes all panes. The saved layout stays for the next load. */
   dispose(): void {
     for (const key of [...this.#panes.keys()]) this.#remove(key);
   }
@@ -198,9 +190,9 @@ export class Workspace {
   }
 
   #add(key: string, spec: PaneSpec): void {
-    const pane = this.#make(this.#console, spec, key);
-    pane.element.addEventListener('focusin', () => this.#noteFocus(key));
-    pane.element.addEventListener('pointerdown', () => this.#noteFocus(key));
+    const pane = this.#createPane(this.#console, spec, key);
+    pane.element.addEventListener('focusin', () => this.#onPaneFocus(key));
+    pane.element.addEventListener('pointerdown', () => this.#onPaneFocus(key));
     this.#panes.set(key, { spec, pane });
     this.#area.append(pane.element);
   }
@@ -212,7 +204,7 @@ export class Workspace {
     open?.pane.dispose();
   }
 
-  #noteFocus(key: string): void {
+  #onPaneFocus(key: string): void {
     const tab = this.#tabs[this.#active];
     if (!tab || tab.focus === key || !keys(tab.tree).includes(key)) return;
     tab.focus = key;
@@ -221,19 +213,19 @@ export class Workspace {
 
   #draw(): void {
     const tab = this.#tabs[this.#active];
-    const { panes, dividers } = tab ? places(tab.tree) : { panes: new Map(), dividers: [] };
+    const { panes, dividers } = tab ? computeLayout(tab.tree) : { panes: new Map(), dividers: [] };
     for (const [key, { pane }] of this.#panes) {
-      const place = panes.get(key);
-      pane.element.hidden = !place;
+      const rect = panes.get(key);
+      pane.element.hidden = !rect;
       pane.element.classList.toggle('focused', key === tab?.focus && panes.size > 1);
-      if (!place) continue;
-      for (const side of ['left', 'top', 'width', 'height'] as const) pane.element.style[side] = `${place[side] * 100}%`;
+      if (!rect) continue;
+      for (const side of ['left', 'top', 'width', 'height'] as const) pane.element.style[side] = `${rect[side] * 100}%`;
     }
     for (const old of this.#area.querySelectorAll('.divider')) old.remove();
     for (const divider of dividers) {
       const move = (by: number) => {
         if (!tab) return;
-        tab.tree = moveDivider(tab.tree, divider.path, divider.at, by);
+        tab.tree = moveDivider(tab.tree, divider.path, divider.index, by);
         this.#draw();
       };
       this.#area.append(dividerElement(this.#area, divider, move));
@@ -241,35 +233,37 @@ export class Workspace {
     this.#empty.hidden = !this.isEmpty;
     this.#area.hidden = this.isEmpty;
     this.#drawTabs();
-    for (const listener of this.#listeners) listener();
-    keepTabs(this.#tabs, this.#active, new Map([...this.#panes].map(([key, { spec }]) => [key, spec])));
+    for (const listener of this.#focusListeners) listener();
+    saveLayout(this.#tabs, this.#active, new Map([...this.#panes].map(([key, { spec }]) => [key, spec])));
   }
 
   #drawTabs(): void {
-    const drawn = this.#tabs.map((tab, at) => this.#tab(tab, at));
+    const drawn = this.#tabs.map((tab, index) => this.#tabElement(tab, index));
     const hadFocus = this.#tabList.contains(document.activeElement);
     fill(this.#tabList, ...drawn);
     drawn[this.#active]?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
     if (hadFocus) this.#tabList.querySelector<HTMLElement>('[aria-selected=true]')?.focus();
-    const shown = this.focused && paneTitle(this.#console, this.focused.spec);
-    setText(document.head.querySelector('title')!, shown ? `${shown} · outlive` : 'outlive');
+    const title = this.focused && paneTitle(this.#console, this.focused.spec);
+    setText(document.head.querySelector('title')!, title ? `${title} · outlive` : 'outlive');
   }
 
-  #tab(tab: KeptTab, at: number): HTMLElement {
+  #tabElement(tab: Tab, index: number): HTMLElement {
     const { spec } = this.#panes.get(tab.focus)!;
     const count = keys(tab.tree).length;
     const title = paneTitle(this.#console, spec);
-    const isActive = at === this.#active;
+    const isActive = index === this.#active;
     const onkeydown = (event: KeyboardEvent) => {
       if (event.key === 'ArrowRight' || event.key === 'ArrowLeft') {
         const count = this.#tabs.length;
         this.#active = (this.#active + (event.key === 'ArrowRight' ? 1 : -1) + count) % count;
         this.#draw();
-      } else if (event.key === 'Delete') this.closeTab(at);
+      } else if (event.key === 'Delete') this.closeTab(index);
     };
+    const closeTab = () => this.closeTab(index);
+    const onauxclick = (event: MouseEvent) => event.button === MIDDLE_BUTTON && closeTab();
     return element(
       'div',
-      { class: `tab ${isActive ? 'active' : ''}`, role: 'none', onauxclick: (event: MouseEvent) => event.button === MIDDLE && this.closeTab(at) },
+      { class: `tab ${isActive ? 'active' : ''}`, role: 'none', onauxclick },
       element(
         'button',
         {
@@ -277,18 +271,18 @@ export class Workspace {
           'aria-selected': String(isActive),
           tabindex: isActive ? 0 : -1,
           title,
-          onclick: () => this.showTab(at),
+          onclick: () => this.showTab(index),
           onkeydown,
           'data-testid': 'tab',
         },
-        element('span', { class: `dot ${paneMood(this.#console, spec)}` }),
+        element('span', { class: `dot ${paneStatus(this.#console, spec)}` }),
         element('span', { class: 'tab-title' }, title),
         count > 1 ? element('span', { class: 'count' }, String(count)) : null,
       ),
-      // A list of tabs may have nothing but tabs: this one is for the mouse, Delete on the tab for the keyboard.
+      // ARIA allows only tabs in a tab list, so this button is for the mouse; the keyboard uses Delete on the tab.
       element(
         'button',
-        { class: 'quiet icon-only', tabindex: -1, 'aria-hidden': 'true', title: 'Close', onclick: () => this.closeTab(at) },
+        { class: 'quiet icon-only', tabindex: -1, 'aria-hidden': 'true', title: 'Close', onclick: closeTab },
         icon('close'),
       ),
     );

@@ -1,48 +1,55 @@
 import { element, fill } from '../page/element.js';
-import { type Piece, pieces, PLAIN, type Style } from './escapes.js';
-import { Lines } from './lines.js';
+import { parseAnsi, PLAIN, type Style, type StyledText } from './ansi.js';
+import { LineSplitter } from './line_splitter.js';
 
-/** Lines that are hidden together cost nothing. */
+/** Lines are grouped in blocks, which CSS skips (`content-visibility`) while they are out of view. */
 const BLOCK_LINES = 200;
-const MOST_BLOCKS = 100;
-/** This near is at the end. */
-const END_PX = 24;
-/** A scroll that comes so soon after somebody did something is theirs; a drag or a swing of the wheel goes on for a while. */
-const ACT_LASTS_MS = 1_500;
+const MAX_BLOCKS = 100;
+/** Distance from the bottom that still counts as the end. */
+const END_DISTANCE_PX = 24;
+/** A scroll event within this time after user input was caused by the user; drags and wheels have momentum. */
+const USER_SCROLL_MS = 1_500;
 
 type Stream = 'stdout' | 'stderr';
 
 interface StreamState {
-  lines: Lines;
-  /** At the beginning of its last line. */
+  splitter: LineSplitter;
+  /** Style at the start of the last line, and after it. */
   style: Style;
-  after: Style;
-  last: HTMLElement | undefined;
+  nextStyle: Style;
+  lastLine: HTMLElement | undefined;
 }
 
-/** Lines of two streams in the order in which they came. The oldest go when there are too many. */
+/** Lines of stdout and stderr in order of arrival. The oldest lines are removed when there are too many. */
 export class LogView {
-  readonly element = element('div', { class: 'log', role: 'log', tabindex: 0, 'aria-label': 'Output', 'data-testid': 'log' });
+  readonly element = element('div', {
+    class: 'log',
+    role: 'log',
+    tabindex: 0,
+    'aria-label': 'Output',
+    'data-testid': 'log',
+  });
   readonly #streams = new Map<Stream, StreamState>();
   #block: HTMLElement | undefined;
   #isFollowing = true;
-  #isDue = false;
-  #actedAt = -Infinity;
+  #isScrollScheduled = false;
+  #userInputAt = -Infinity;
   onFollowChange: (isFollowing: boolean) => void = () => {};
 
   constructor() {
-    for (const act of ['wheel', 'touchmove', 'pointerdown', 'keydown']) {
-      this.element.addEventListener(act, () => (this.#actedAt = performance.now()), { passive: true });
+    for (const type of ['wheel', 'touchmove', 'pointerdown', 'keydown']) {
+      this.element.addEventListener(type, () => (this.#userInputAt = performance.now()), { passive: true });
     }
     this.element.addEventListener('scroll', () => {
       const { scrollTop, scrollHeight, clientHeight } = this.element;
-      const isAtEnd = scrollHeight - scrollTop - clientHeight < END_PX;
-      // Blocks that come into view have another height than was guessed: that is no wish to stay behind.
-      if (isAtEnd || performance.now() - this.#actedAt < ACT_LASTS_MS) this.#follow(isAtEnd);
-      else this.#toEnd();
+      const isAtEnd = scrollHeight - scrollTop - clientHeight < END_DISTANCE_PX;
+      const isByUser = performance.now() - this.#userInputAt < USER_SCROLL_MS;
+      // Other scroll events come from blocks whose real height differs from the estimate. They must not stop following.
+      if (isAtEnd || isByUser) this.#setFollowing(isAtEnd);
+      else this.#scrollToEnd();
     });
-    // What was the end is not the end any more when there is less room.
-    new ResizeObserver(() => this.#toEnd()).observe(this.element);
+    // When the pane shrinks, the end moves out of view.
+    new ResizeObserver(() => this.#scrollToEnd()).observe(this.element);
   }
 
   clear(): void {
@@ -52,63 +59,66 @@ export class LogView {
   }
 
   set isFollowing(isFollowing: boolean) {
-    this.#follow(isFollowing);
-    if (isFollowing) this.#toEnd();
+    this.#setFollowing(isFollowing);
+    if (isFollowing) this.#scrollToEnd();
   }
 
   add(stream: Stream, bytes: Uint8Array): void {
     let state = this.#streams.get(stream);
-    if (!state) this.#streams.set(stream, (state = { lines: new Lines(), style: PLAIN, after: PLAIN, last: undefined }));
-    for (const { isNew, text } of state.lines.add(bytes)) {
-      if (isNew || !state.last) {
-        state.style = state.after;
-        state.last = this.#line(stream);
-      }
-      const drawn = pieces(text, state.style);
-      state.after = drawn.style;
-      fill(state.last, ...drawn.pieces.map(span));
+    if (!state) {
+      state = { splitter: new LineSplitter(), style: PLAIN, nextStyle: PLAIN, lastLine: undefined };
+      this.#streams.set(stream, state);
     }
-    this.#toEnd();
+    for (const { isNew, text } of state.splitter.add(bytes)) {
+      if (isNew || !state.lastLine) {
+        state.style = state.nextStyle;
+        state.lastLine = this.#appendLine(stream);
+      }
+      const { parts, style } = parseAnsi(text, state.style);
+      state.nextStyle = style;
+      fill(state.lastLine, ...parts.map(styledNode));
+    }
+    this.#scrollToEnd();
   }
 
-  /** A sentence of ours between the lines. */
-  say(text: string): void {
-    this.#line('ours').textContent = text;
-    this.#toEnd();
+  /** Adds a message of the console between the lines. */
+  addNotice(text: string): void {
+    this.#appendLine('notice-line').textContent = text;
+    this.#scrollToEnd();
   }
 
-  /** Those that there are now, from the oldest on. */
+  /** The current lines, oldest first. */
   lines(): HTMLElement[] {
     return [...this.element.querySelectorAll<HTMLElement>('.line')];
   }
 
-  #line(kind: string): HTMLElement {
+  #appendLine(kind: string): HTMLElement {
     if (!this.#block || this.#block.childElementCount >= BLOCK_LINES) {
       this.#block = element('div', { class: 'block' });
       this.element.append(this.#block);
-      if (this.element.childElementCount > MOST_BLOCKS) this.element.firstElementChild?.remove();
+      if (this.element.childElementCount > MAX_BLOCKS) this.element.firstElementChild?.remove();
     }
     const line = element('div', { class: `line ${kind}` });
     this.#block.append(line);
     return line;
   }
 
-  #follow(isFollowing: boolean): void {
+  #setFollowing(isFollowing: boolean): void {
     if (isFollowing === this.#isFollowing) return;
     this.#isFollowing = isFollowing;
     this.onFollowChange(isFollowing);
   }
 
-  #toEnd(): void {
-    if (!this.#isFollowing || this.#isDue) return;
-    this.#isDue = true;
+  #scrollToEnd(): void {
+    if (!this.#isFollowing || this.#isScrollScheduled) return;
+    this.#isScrollScheduled = true;
     requestAnimationFrame(() => {
-      this.#isDue = false;
+      this.#isScrollScheduled = false;
       if (this.#isFollowing) this.element.scrollTop = this.element.scrollHeight;
     });
   }
 }
 
-function span({ text, classes }: Piece): Node | string {
+function styledNode({ text, classes }: StyledText): Node | string {
   return classes.length === 0 ? text : element('span', { class: classes.join(' ') }, text);
 }

@@ -1,89 +1,90 @@
 import type { LogView } from './log_view.js';
 
-/** More is not looked at twice by anybody, and costs. */
-const MOST_FOUND = 2_000;
-/** Names in the style sheet; one search at a time is marked in the whole page. */
-const FOUND = 'log-found';
-const CHOSEN = 'log-chosen';
+/** Limits the cost of a search with very many matches. */
+const MAX_MATCHES = 2_000;
+/** Names of CSS highlights in the style sheet. They are global: the page highlights one search at a time. */
+const MATCH_HIGHLIGHT = 'log-match';
+const CURRENT_HIGHLIGHT = 'log-current-match';
 
-/** Finds text in the lines and marks it without touching them (CSS highlights, where there are any). */
+/** Finds text in the lines and marks it with CSS highlights, if the browser has them, without changing the lines. */
 export class Search {
   readonly #view: LogView;
-  #found: Range[] = [];
-  #at = -1;
+  #matches: Range[] = [];
+  #current = -1;
 
   constructor(view: LogView) {
     this.#view = view;
   }
 
-  /** `2 of 17`, or nothing. */
-  get words(): string {
-    if (this.#found.length === 0) return '';
-    const count = this.#found.length === MOST_FOUND ? `${MOST_FOUND} or more` : this.#found.length;
-    return `${this.#at + 1} of ${count}`;
+  /** `2 of 17`; empty without matches. */
+  get positionLabel(): string {
+    if (this.#matches.length === 0) return '';
+    const count = this.#matches.length === MAX_MATCHES ? `${MAX_MATCHES} or more` : this.#matches.length;
+    return `${this.#current + 1} of ${count}`;
   }
 
-  /** Begins at the end: what came last is looked for most. */
-  look(text: string): void {
-    const before = this.#found.length;
-    this.#found = text === '' ? [] : rangesOf(this.#view, text.toLowerCase());
-    this.#at = this.#found.length - 1;
-    if (before > 0 || this.#found.length > 0) this.#mark();
-    this.#show();
+  /** Starts at the last match: recent output is usually what the user looks for. */
+  find(text: string): void {
+    const hadMatches = this.#matches.length > 0;
+    this.#matches = text === '' ? [] : findRanges(this.#view, text.toLowerCase());
+    this.#current = this.#matches.length - 1;
+    if (hadMatches || this.#matches.length > 0) this.#highlight();
+    this.#scrollToCurrent();
   }
 
   step(by: number): void {
-    if (this.#found.length === 0) return;
-    this.#at = (this.#at + by + this.#found.length) % this.#found.length;
-    this.#mark();
-    this.#show();
+    if (this.#matches.length === 0) return;
+    this.#current = (this.#current + by + this.#matches.length) % this.#matches.length;
+    this.#highlight();
+    this.#scrollToCurrent();
   }
 
   dispose(): void {
-    CSS.highlights?.delete(FOUND);
-    CSS.highlights?.delete(CHOSEN);
+    CSS.highlights?.delete(MATCH_HIGHLIGHT);
+    CSS.highlights?.delete(CURRENT_HIGHLIGHT);
   }
 
-  #show(): void {
-    const line = this.#found[this.#at]?.startContainer.parentElement?.closest('.line');
+  #scrollToCurrent(): void {
+    const line = this.#matches[this.#current]?.startContainer.parentElement?.closest('.line');
     if (!line) return;
     this.#view.isFollowing = false;
     line.scrollIntoView({ block: 'center' });
   }
 
-  #mark(): void {
+  #highlight(): void {
     if (!('highlights' in CSS)) return;
-    CSS.highlights.set(FOUND, new Highlight(...this.#found));
-    const chosen = this.#found[this.#at];
-    CSS.highlights.set(CHOSEN, new Highlight(...(chosen ? [chosen] : [])));
+    CSS.highlights.set(MATCH_HIGHLIGHT, new Highlight(...this.#matches));
+    const current = this.#matches[this.#current];
+    CSS.highlights.set(CURRENT_HIGHLIGHT, new Highlight(...(current ? [current] : [])));
   }
 }
 
-/** In whole lines, also across the colours in them. */
-function rangesOf(view: LogView, wanted: string): Range[] {
-  const found: Range[] = [];
+/** Searches whole lines, so that a match may span differently coloured parts. */
+function findRanges(view: LogView, query: string): Range[] {
+  const ranges: Range[] = [];
   for (const line of view.lines().reverse()) {
     const text = line.textContent!.toLowerCase();
-    for (let at = text.indexOf(wanted); at >= 0; at = text.indexOf(wanted, at + wanted.length)) {
+    for (let at = text.indexOf(query); at >= 0; at = text.indexOf(query, at + query.length)) {
       const range = document.createRange();
-      range.setStart(...place(line, at));
-      range.setEnd(...place(line, at + wanted.length));
-      found.push(range);
-      if (found.length === MOST_FOUND) return found.reverse();
+      range.setStart(...textPosition(line, at));
+      range.setEnd(...textPosition(line, at + query.length));
+      ranges.push(range);
+      if (ranges.length === MAX_MATCHES) return ranges.reverse();
     }
   }
-  return found.reverse();
+  return ranges.reverse();
 }
 
-function place(line: HTMLElement, offset: number): [Node, number] {
+/** The text node at an offset in a line's text, and the offset in that node. */
+function textPosition(line: HTMLElement, offset: number): [Node, number] {
   const walker = document.createTreeWalker(line, NodeFilter.SHOW_TEXT);
-  let left = offset;
+  let remaining = offset;
   let last: Node = line;
   while (walker.nextNode()) {
     last = walker.currentNode;
     const { length } = last.textContent!;
-    if (left <= length) return [last, left];
-    left -= length;
+    if (remaining <= length) return [last, remaining];
+    remaining -= length;
   }
   return [last, 0];
 }

@@ -1,8 +1,13 @@
 import { element } from './element.js';
 import { icon } from './icons.js';
 
-/** A modal dialog that is gone when it is closed. `fillIn` gets what closes it. */
-export function openDialog(title: string, testid: string, fillIn: (close: () => void) => Node[], className = ''): void {
+/** Opens a modal dialog, which is removed when it is closed. `createContent` gets a function that closes it. */
+export function openDialog(
+  title: string,
+  testid: string,
+  createContent: (close: () => void) => Node[],
+  className = '',
+): void {
   const dialog = element('dialog', { class: `dialog ${className}`, 'aria-label': title, 'data-testid': testid });
   const close = () => dialog.close();
   dialog.append(
@@ -10,13 +15,17 @@ export function openDialog(title: string, testid: string, fillIn: (close: () => 
       'header',
       {},
       element('h2', {}, title),
-      element('button', { type: 'button', class: 'quiet icon-only', 'aria-label': 'Close', onclick: close }, icon('close')),
+      element(
+        'button',
+        { type: 'button', class: 'quiet icon-only', 'aria-label': 'Close', onclick: close },
+        icon('close'),
+      ),
     ),
-    ...fillIn(close),
+    ...createContent(close),
   );
-  // The focus goes back by itself to where it was.
+  // The browser restores the focus itself.
   dialog.addEventListener('close', () => dialog.remove());
-  // A click beside it.
+  // A click on the backdrop has the dialog itself as its target.
   dialog.addEventListener('pointerdown', (event) => {
     if (event.target === dialog) close();
   });

@@ -1,9 +1,9 @@
 type Child = Node | string | null | undefined | false;
-type Listener = (event: any) => void;
+type EventListener = (event: any) => void;
 
-/** Attributes by their names in HTML; `on…` are listeners. What is given as text stays text: nothing here parses HTML. */
+/** HTML attributes by name; `on…` are event listeners. Strings become text nodes: nothing here parses HTML. */
 export interface Attributes {
-  [name: string]: string | number | boolean | Listener | null | undefined;
+  [name: string]: string | number | boolean | EventListener | null | undefined;
   style?: never;
 }
 
@@ -12,25 +12,26 @@ export function element<Name extends keyof HTMLElementTagNameMap>(
   attributes: Attributes = {},
   ...children: Child[]
 ): HTMLElementTagNameMap[Name] {
-  const made = document.createElement(name);
+  const created = document.createElement(name);
   for (const [attribute, value] of Object.entries(attributes)) {
-    if (typeof value === 'function') made.addEventListener(attribute.slice(2), value);
-    else if (value === true) made.setAttribute(attribute, '');
-    else if (value !== false && value !== null && value !== undefined) made.setAttribute(attribute, String(value));
+    if (typeof value === 'function') created.addEventListener(attribute.slice(2), value);
+    else if (value === true) created.setAttribute(attribute, '');
+    else if (value !== false && value !== null && value !== undefined) created.setAttribute(attribute, String(value));
   }
-  made.append(...children.filter(isShown));
-  return made;
+  created.append(...children.filter(isPresent));
+  return created;
 }
 
+/** Replaces all children. */
 export function fill(parent: Element, ...children: Child[]): void {
-  parent.replaceChildren(...children.filter(isShown));
+  parent.replaceChildren(...children.filter(isPresent));
 }
 
-/** Writes only what is different, so that a selection in it and a reader's place stay. */
+/** Writes only changed text, which keeps a selection in it and the position of screen readers. */
 export function setText(node: Node, text: string): void {
   if (node.textContent !== text) node.textContent = text;
 }
 
-function isShown(child: Child): child is Node | string {
+function isPresent(child: Child): child is Node | string {
   return child !== null && child !== undefined && child !== false;
 }

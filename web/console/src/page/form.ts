@@ -1,20 +1,27 @@
 import { OutliveError } from '@outlive/client';
 import { element, fill } from './element.js';
 
-/** A field with its name above it. */
-export function labelled(label: string, input: HTMLElement, aside = ''): HTMLElement {
-  return element('label', { class: 'field' }, element('span', {}, label, aside ? element('span', { class: 'hint' }, aside) : null), input);
+/** An input with a label above it. */
+export function labelled(label: string, input: HTMLElement, hint = ''): HTMLElement {
+  const hintElement = hint ? element('span', { class: 'hint' }, hint) : null;
+  return element('label', { class: 'field' }, element('span', {}, label, hintElement), input);
 }
 
-/** Where a form says why it was not taken, with the server's code if it was the server. */
-export function refusal(): { element: HTMLElement; say(error: unknown): void; clear(): void } {
-  const why = element('p', { class: 'refusal', role: 'alert' });
+export interface ErrorLine {
+  element: HTMLElement;
+  show(error: unknown): void;
+  clear(): void;
+}
+
+/** A line for an error message, with the server's error code if the server sent it. */
+export function errorLine(): ErrorLine {
+  const line = element('p', { class: 'error-line', role: 'alert' });
   return {
-    element: why,
-    say: (error) => {
+    element: line,
+    show: (error) => {
       const code = error instanceof OutliveError ? element('code', {}, error.code) : null;
-      fill(why, error instanceof Error ? error.message : String(error), code);
+      fill(line, error instanceof Error ? error.message : String(error), code);
     },
-    clear: () => fill(why),
+    clear: () => fill(line),
   };
 }

@@ -1,4 +1,4 @@
-/** Strokes in a square of 16. */
+/** Stroke paths in a 16 × 16 view box. */
 const PATHS = {
   plus: 'M8 3v10M3 8h10',
   close: 'M4 4l8 8M12 4l-8 8',
@@ -29,10 +29,25 @@ export function icon(name: IconName): SVGElement {
   svg.setAttribute('viewBox', '0 0 16 16');
   svg.setAttribute('class', 'icon');
   svg.setAttribute('data-icon', name);
-  // Whatever it stands in has a name of its own.
+  // The element that contains the icon has its own label.
   svg.setAttribute('aria-hidden', 'true');
   const path = document.createElementNS(SVG, 'path');
   path.setAttribute('d', PATHS[name]);
   svg.append(path);
+  return svg;
+}
+
+export function logo(): SVGElement {
+  const svg = document.createElementNS(SVG, 'svg');
+  svg.setAttribute('viewBox', '0 0 20 16');
+  svg.setAttribute('class', 'logo');
+  svg.setAttribute('aria-hidden', 'true');
+  const line = document.createElementNS(SVG, 'path');
+  line.setAttribute('d', 'M1.5 8h5M13.5 8h5');
+  const dot = document.createElementNS(SVG, 'circle');
+  dot.setAttribute('cx', '10');
+  dot.setAttribute('cy', '8');
+  dot.setAttribute('r', '3.4');
+  svg.append(line, dot);
   return svg;
 }

@@ -6,7 +6,7 @@ export interface MenuItem {
   isDangerous?: boolean;
 }
 
-/** A menu below (or above) a button. Arrows move, Escape leaves. `null` is a line. */
+/** Opens a menu below or above a button. Arrow keys move, Escape closes. `null` is a separator. */
 export function openMenu(button: HTMLElement, items: (MenuItem | null)[]): void {
   const close = () => menu.hidePopover();
   const entries = items.map((item) =>
@@ -35,19 +35,19 @@ export function openMenu(button: HTMLElement, items: (MenuItem | null)[]): void 
   });
   menu.addEventListener('keydown', (event) => {
     const buttons = [...menu.querySelectorAll('button')];
-    const at = buttons.indexOf(document.activeElement as HTMLButtonElement);
+    const current = buttons.indexOf(document.activeElement as HTMLButtonElement);
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step === undefined) return;
     event.preventDefault();
-    buttons[(at + step + buttons.length) % buttons.length]?.focus();
+    buttons[(current + step + buttons.length) % buttons.length]?.focus();
   });
   document.body.append(menu);
   menu.showPopover();
   button.setAttribute('aria-expanded', 'true');
-  const at = button.getBoundingClientRect();
+  const anchor = button.getBoundingClientRect();
   const { offsetWidth, offsetHeight } = menu;
-  const isAbove = at.bottom + offsetHeight > innerHeight - 8 && at.top > offsetHeight;
-  menu.style.left = `${Math.max(8, Math.min(at.right - offsetWidth, innerWidth - offsetWidth - 8))}px`;
-  menu.style.top = `${isAbove ? at.top - offsetHeight - 4 : at.bottom + 4}px`;
+  const isAbove = anchor.bottom + offsetHeight > innerHeight - 8 && anchor.top > offsetHeight;
+  menu.style.left = `${Math.max(8, Math.min(anchor.right - offsetWidth, innerWidth - offsetWidth - 8))}px`;
+  menu.style.top = `${isAbove ? anchor.top - offsetHeight - 4 : anchor.bottom + 4}px`;
   menu.querySelector('button')?.focus();
 }

@@ -1,6 +1,6 @@
 import type { Console } from '../console.js';
 
-/** What a pane shows; it is kept across reloads. */
+/** What a pane shows; part of the saved layout. */
 export type PaneSpec =
   | { kind: 'terminal'; id: string }
   | { kind: 'logs'; id: string }
@@ -10,10 +10,10 @@ export type PaneSpec =
 export interface Pane {
   readonly element: HTMLElement;
   focus(): void;
-  /** Text that is marked in it. */
+  /** The selected text. */
   selection?(): string;
   dispose(): void;
 }
 
-/** `key` names its place in the workspace. */
-export type MakePane = (console: Console, spec: PaneSpec, key: string) => Pane;
+/** `key` identifies the pane in the workspace. */
+export type CreatePane = (console: Console, spec: PaneSpec, key: string) => Pane;

@@ -1,53 +1,54 @@
 import type { Console } from '../console.js';
 import { element, fill } from '../page/element.js';
 import { type Cast, parseCast, shortenPauses } from '../recording/asciicast.js';
-import { EmulatorStage } from '../recording/emulator_stage.js';
+import { EmulatorSink } from '../recording/emulator_sink.js';
 import { Playback } from '../recording/playback.js';
 import { PlayerBar } from '../recording/player_bar.js';
-import { emulator } from '../terminal/emulator.js';
+import { createEmulator } from '../terminal/emulator.js';
 import { fitFont } from '../terminal/fit_font.js';
-import { frame, iconButton } from './frame.js';
+import { createFrame, iconButton, paneTitle } from './frame.js';
 import type { Pane, PaneSpec } from './pane.js';
-import { paneTitle } from './title.js';
 
-const LONGEST_PAUSE_S = 2;
-const STEP_S = 5;
+/** Longest pause when pauses are shortened. */
+const MAX_PAUSE_S = 2;
+/** Seek step of the arrow keys. */
+const SEEK_STEP_S = 5;
 
-/** Plays what a terminal has shown. Nothing is typed into it, and what a program asks its terminal is not answered. */
+/** Plays the recording of a terminal. Input and replies of the emulator go nowhere. */
 export class RecordingPane implements Pane {
   readonly element: HTMLElement;
   readonly #console: Console;
   readonly #spec: PaneSpec;
-  readonly #terminal = emulator({ disableStdin: true });
-  readonly #screen = element('div', { class: 'screen stage', 'data-testid': 'recording' });
-  readonly #banner = element('div', { class: 'banner', role: 'status' }, 'Reading the recording…');
+  readonly #terminal = createEmulator({ disableStdin: true });
+  readonly #screen = element('div', { class: 'screen recording-screen', 'data-testid': 'recording' });
+  readonly #banner = element('div', { class: 'banner', role: 'status' }, 'Loading recording…');
   readonly #fit = fitFont(this.#terminal, this.#screen);
-  readonly #watch = new ResizeObserver(() => this.#place());
+  readonly #resizeObserver = new ResizeObserver(() => this.#onResize());
   readonly #bar: PlayerBar;
   #cast: Cast | undefined;
   #playback: Playback | undefined;
-  #isShortened = true;
-  #frame: number | undefined;
+  #shortenPauses = true;
+  #animationFrame: number | undefined;
 
   constructor(console: Console, spec: PaneSpec, key: string) {
     this.#console = console;
     this.#spec = spec;
-    const parts = frame(console, spec, key);
-    this.element = parts.element;
-    parts.dot.className = 'dot recording';
-    parts.actions.append(iconButton('recording', 'Read it again', () => void this.#load()));
+    const frame = createFrame(console, spec, key);
+    this.element = frame.element;
+    frame.dot.className = 'dot recording';
+    frame.actions.append(iconButton('recording', 'Reload recording', () => void this.#load()));
     this.#bar = new PlayerBar({
       toggle: () => this.#toggle(),
-      seek: (part) => this.#change((playback) => playback.seek(part * playback.duration)),
+      seek: (fraction) => this.#change((playback) => playback.seek(fraction * playback.duration)),
       setSpeed: (speed) => this.#change((playback) => (playback.speed = speed)),
-      shortenPauses: (isWanted) => {
-        this.#isShortened = isWanted;
+      setShortenPauses: (isEnabled) => {
+        this.#shortenPauses = isEnabled;
         this.#change((playback) => playback.retime(this.#events()));
       },
     });
-    parts.body.append(this.#screen, this.#banner, this.#bar.element);
-    this.element.addEventListener('keydown', (event) => this.#key(event));
-    this.#watch.observe(this.#screen);
+    frame.body.append(this.#screen, this.#banner, this.#bar.element);
+    this.element.addEventListener('keydown', (event) => this.#onKey(event));
+    this.#resizeObserver.observe(this.#screen);
   }
 
   focus(): void {
@@ -55,13 +56,13 @@ export class RecordingPane implements Pane {
   }
 
   dispose(): void {
-    this.#watch.disconnect();
-    if (this.#frame !== undefined) cancelAnimationFrame(this.#frame);
+    this.#resizeObserver.disconnect();
+    if (this.#animationFrame !== undefined) cancelAnimationFrame(this.#animationFrame);
     this.#bar.dispose();
     this.#terminal.dispose();
   }
 
-  #place(): void {
+  #onResize(): void {
     if (this.#screen.clientWidth === 0) return;
     if (!this.#terminal.element) {
       this.#terminal.open(this.#screen);
@@ -74,10 +75,11 @@ export class RecordingPane implements Pane {
     try {
       const text = await this.#console.outlive.process(this.#spec.id).recording();
       this.#cast = parseCast(text);
-      this.#playback = new Playback({ ...this.#cast, events: this.#events() }, new EmulatorStage(this.#terminal, this.#fit));
-      this.#bar.offer(text, `${paneTitle(this.#console, this.#spec).replace(/[^\w.-]+/g, '-')}.cast`);
-      const hasGaps = this.#cast.events.some(({ kind }) => kind === 'mark');
-      fill(this.#banner, hasGaps ? 'Parts of it are gone: the log keeps only the latest.' : '');
+      const sink = new EmulatorSink(this.#terminal, this.#fit);
+      this.#playback = new Playback({ ...this.#cast, events: this.#events() }, sink);
+      this.#bar.setDownload(text, `${paneTitle(this.#console, this.#spec).replace(/[^\w.-]+/g, '-')}.cast`);
+      const hasGaps = this.#cast.events.some(({ kind }) => kind === 'gap');
+      fill(this.#banner, hasGaps ? 'Incomplete: the log keeps only recent output.' : '');
       this.#toggle();
     } catch (error) {
       fill(this.#banner, error instanceof Error ? error.message : String(error));
@@ -86,39 +88,45 @@ export class RecordingPane implements Pane {
 
   #events(): Cast['events'] {
     const events = this.#cast?.events ?? [];
-    return this.#isShortened ? shortenPauses(events, LONGEST_PAUSE_S) : events;
+    return this.#shortenPauses ? shortenPauses(events, MAX_PAUSE_S) : events;
   }
 
-  #change(act: (playback: Playback) => void): void {
+  /** Changes the playback, if the recording is loaded, and updates the player bar. */
+  #change(action: (playback: Playback) => void): void {
     if (!this.#playback) return;
-    act(this.#playback);
-    this.#bar.show(this.#playback);
+    action(this.#playback);
+    this.#bar.update(this.#playback);
   }
 
   #toggle(): void {
     this.#change((playback) => (playback.isPlaying ? playback.pause() : playback.play()));
-    this.#run();
+    this.#animate();
   }
 
-  #run(): void {
-    if (this.#frame !== undefined) return;
-    let before = performance.now();
+  #animate(): void {
+    if (this.#animationFrame !== undefined) return;
+    let previous = performance.now();
     const tick = (now: number) => {
-      this.#change((playback) => playback.tick((now - before) / 1000));
-      before = now;
-      this.#frame = this.#playback?.isPlaying ? requestAnimationFrame(tick) : undefined;
+      this.#change((playback) => playback.tick((now - previous) / 1000));
+      previous = now;
+      this.#animationFrame = this.#playback?.isPlaying ? requestAnimationFrame(tick) : undefined;
     };
-    this.#frame = requestAnimationFrame(tick);
+    this.#animationFrame = requestAnimationFrame(tick);
   }
 
-  #key(event: KeyboardEvent): void {
+  #onKey(event: KeyboardEvent): void {
     const isForControl = event.target instanceof Element && event.target.closest('select, input, button, a');
     if (isForControl || event.ctrlKey) return;
     const step = (by: number) => this.#change((playback) => playback.seek(playback.position + by));
-    const act = { ' ': () => this.#toggle(), ArrowLeft: () => step(-STEP_S), ArrowRight: () => step(STEP_S) }[event.key];
-    if (!act) return;
+    const actions: Record<string, () => void> = {
+      ' ': () => this.#toggle(),
+      ArrowLeft: () => step(-SEEK_STEP_S),
+      ArrowRight: () => step(SEEK_STEP_S),
+    };
+    const action = actions[event.key];
+    if (!action) return;
     event.preventDefault();
     event.stopPropagation();
-    act();
+    action();
   }
 }

@@ -2,39 +2,39 @@ import { OutliveError } from '@outlive/client';
 import { OutliveAddon, type State } from '@outlive/xterm-addon';
 import { FitAddon } from '@xterm/addon-fit';
 import type { Console } from '../console.js';
-import { processMenu } from '../list/process_menu.js';
-import { presence } from '../live/presence.js';
-import { visible } from '../live/visible.js';
+import { presenceButton } from '../dialogs/presence.js';
 import { element, fill, setText } from '../page/element.js';
 import { openMenu } from '../page/menu.js';
-import { emulator } from '../terminal/emulator.js';
+import { processMenu } from '../sidebar/process_menu.js';
+import { escapeInvisible, exitMessage } from '../state/format.js';
+import { createEmulator } from '../terminal/emulator.js';
 import { keyBar } from '../terminal/key_bar.js';
-import { frame, type Frame, iconButton } from './frame.js';
+import { createFrame, iconButton, type PaneFrame } from './frame.js';
 import type { Pane, PaneSpec } from './pane.js';
 import { followProcess } from './process_facts.js';
 
-/** Lines above the screen that come along when a terminal is opened. */
+/** Lines above the screen that are loaded when a terminal is opened. */
 const SCROLLBACK_LINES = 1000;
 
-/** A terminal to work in. Its screen has the size that the server says; what fits here is a wish. */
+/** An interactive terminal. The server decides its size; the pane only requests the size that fits. */
 export class TerminalPane implements Pane {
   readonly element: HTMLElement;
   readonly #console: Console;
   readonly #id: string;
-  readonly #terminal = emulator();
+  readonly #terminal = createEmulator();
   readonly #fit = new FitAddon();
   readonly #addon: OutliveAddon;
   readonly #screen = element('div', { class: 'screen', 'data-testid': 'terminal' });
   readonly #banner = element('div', { class: 'banner', role: 'status', 'data-testid': 'terminal-state' });
-  readonly #role = element('span', { class: 'fact read-only', hidden: true }, 'read-only');
+  readonly #readOnlyLabel = element('span', { class: 'fact read-only', hidden: true }, 'read-only');
   readonly #size = element('span', { class: 'fact wide-only' });
-  readonly #watch = new ResizeObserver(() => this.#place());
-  readonly #ends: (() => void)[] = [];
+  readonly #resizeObserver = new ResizeObserver(() => this.#fitToPane());
+  readonly #disposers: (() => void)[] = [];
   #isReadOnly = false;
-  /** What it was last fitted into. */
-  #room = '';
-  /** Merely connecting does not change a terminal's size. It may if nobody else looks at it. */
-  #isAlone = true;
+  /** Size of the screen element when the terminal was last fitted to it. */
+  #fittedTo = '';
+  /** No other client was attached when this one connected. Only then does connecting change the size. */
+  #isOnlyClient = true;
 
   constructor(console: Console, spec: PaneSpec, key: string) {
     this.#console = console;
@@ -42,24 +42,24 @@ export class TerminalPane implements Pane {
     this.#addon = new OutliveAddon({ client: console.outlive });
     this.#terminal.loadAddon(this.#fit);
     this.#terminal.loadAddon(this.#addon);
-    const parts = frame(console, spec, key);
-    this.element = parts.element;
-    parts.body.append(
-      element('div', { class: 'screen-room' }, this.#screen, this.#banner),
+    const frame = createFrame(console, spec, key);
+    this.element = frame.element;
+    frame.body.append(
+      element('div', { class: 'screen-area' }, this.#screen, this.#banner),
       keyBar(this.#terminal, (data) => this.#addon.write(data)),
     );
-    this.#addActions(parts, key);
-    this.#followFacts(parts);
-    this.#addon.onStateChange((state) => this.#show(state));
-    // What was skipped is not missed: a screen with a thousand lines above it has come instead.
-    this.#addon.onNotice(({ code, message }) => code !== 'gap' && console.notices.say(message, 'failed', code));
+    this.#addActions(frame, key);
+    this.#followProcess(frame);
+    this.#addon.onStateChange((state) => this.#showState(state));
+    // A gap needs no notice: the repaint after it includes 1000 lines of scrollback.
+    this.#addon.onNotice(({ code, message }) => code !== 'gap' && console.notices.show(message, 'failed', code));
     this.#addon.onSizeChange((size) => this.#showSize(size));
-    this.#watch.observe(this.#screen);
+    this.#resizeObserver.observe(this.#screen);
   }
 
-  /** Not in the next frame: what is typed until then would go elsewhere. */
+  /** Opens the terminal synchronously; keys pressed before the next frame would otherwise be lost. */
   focus(): void {
-    this.#place();
+    this.#fitToPane();
     this.#terminal.focus();
   }
 
@@ -68,69 +68,72 @@ export class TerminalPane implements Pane {
   }
 
   dispose(): void {
-    this.#watch.disconnect();
-    for (const end of this.#ends) end();
+    this.#resizeObserver.disconnect();
+    for (const dispose of this.#disposers) dispose();
     this.#addon.dispose();
     this.#terminal.dispose();
   }
 
-  #addActions(parts: Frame, key: string): void {
-    const people = presence(this.#console, this.#id);
-    this.#ends.push(() => people.dispose());
-    this.#terminal.onData(() => people.somethingHappened());
-    this.#terminal.onWriteParsed(() => people.somethingHappened());
+  #addActions(frame: PaneFrame, key: string): void {
+    const presence = presenceButton(this.#console, this.#id);
+    this.#disposers.push(() => presence.dispose());
+    this.#terminal.onData(() => presence.noteActivity());
+    this.#terminal.onWriteParsed(() => presence.noteActivity());
     const more = iconButton('more', 'More actions', () => openMenu(more, processMenu(this.#console, this.#id, key)), {
       'aria-haspopup': 'menu',
       'data-testid': 'pane-menu',
     });
-    parts.actions.append(people.element, more);
+    frame.actions.append(presence.element, more);
   }
 
-  #followFacts(parts: Frame): void {
-    const ownTitle = element('span', { class: 'fact own-title wide-only' });
-    this.#terminal.onTitleChange((title) => setText(ownTitle, visible(title)));
-    const unfollow = followProcess(this.#console, this.#id, parts, [this.#role, this.#size, ownTitle], (process, before) => {
-      // Started again: the same terminal goes on.
-      if (before && process.generation > before.generation && this.#addon.state.name === 'exited') this.#connect();
+  #followProcess(frame: PaneFrame): void {
+    const programTitle = element('span', { class: 'fact program-title wide-only' });
+    this.#terminal.onTitleChange((title) => setText(programTitle, escapeInvisible(title)));
+    const facts = [this.#readOnlyLabel, this.#size, programTitle];
+    const unsubscribe = followProcess(this.#console, this.#id, frame, facts, (process, previous) => {
+      // The process was started again on the same terminal.
+      const isRestarted = previous && process.generation > previous.generation;
+      if (isRestarted && this.#addon.state.name === 'exited') this.#connect();
     });
-    this.#ends.push(unfollow);
+    this.#disposers.push(unsubscribe);
   }
 
-  #place(): void {
-    // Hidden: it has no size, and keeps the one it had.
+  #fitToPane(): void {
+    // A hidden pane has no size; the terminal keeps its own.
     if (this.#screen.clientWidth === 0 || this.#screen.clientHeight === 0) return;
     const isNew = !this.#terminal.element;
     if (isNew) this.#terminal.open(this.#screen);
-    // Somebody else's size may rule: only another place is a reason to wish for another one.
-    const room = `${this.#screen.clientWidth} ${this.#screen.clientHeight}`;
-    if (room !== this.#room) this.#fit.fit();
-    this.#room = room;
+    // Another client's size may be effective, so a new size is only requested when the pane changes.
+    const paneSize = `${this.#screen.clientWidth} ${this.#screen.clientHeight}`;
+    if (paneSize !== this.#fittedTo) this.#fit.fit();
+    this.#fittedTo = paneSize;
     if (isNew) this.#connect();
   }
 
   #connect(): void {
-    this.#isAlone = (this.#console.processes.get(this.#id)?.attachments ?? 0) === 0;
+    this.#isOnlyClient = (this.#console.processes.get(this.#id)?.attachments ?? 0) === 0;
     this.#addon.connect(this.#id, { begin: 'screen', scrollback: SCROLLBACK_LINES, readOnly: this.#isReadOnly });
   }
 
-  #show(state: State): void {
-    // Whoever may not type may still look.
+  #showState(state: State): void {
+    // A token without write access can still attach as a viewer.
     if (state.name === 'error' && isForbidden(state.error) && !this.#isReadOnly) {
       this.#isReadOnly = true;
       return queueMicrotask(() => this.#connect());
     }
     const role = state.name === 'connected' ? state.role : undefined;
-    this.#role.hidden = role !== 'viewer';
-    fill(this.#banner, ...words(state, () => this.#connect()));
-    // While a connection is on its way the program must not be told of a smaller window; when it is over, nothing may be covered.
-    this.#banner.classList.toggle('over', state.name === 'connecting' || state.name === 'reconnecting');
-    if (role === 'writer' && this.#isAlone) this.#fit.fit();
+    this.#readOnlyLabel.hidden = role !== 'viewer';
+    fill(this.#banner, ...bannerContent(state, () => this.#connect()));
+    // While connecting, the banner overlays the screen: shrinking it would resize the program's terminal.
+    this.#banner.classList.toggle('overlay', state.name === 'connecting' || state.name === 'reconnecting');
+    if (role === 'writer' && this.#isOnlyClient) this.#fit.fit();
   }
 
   #showSize({ cols, rows }: { cols: number; rows: number }): void {
     setText(this.#size, `${cols}×${rows}`);
-    const fits = this.#fit.proposeDimensions();
-    this.#screen.classList.toggle('larger', fits !== undefined && (cols > fits.cols || rows > fits.rows));
+    const fitting = this.#fit.proposeDimensions();
+    const isTooLarge = fitting !== undefined && (cols > fitting.cols || rows > fitting.rows);
+    this.#screen.classList.toggle('overflowing', isTooLarge);
   }
 }
 
@@ -138,18 +141,18 @@ function isForbidden(error: Error): boolean {
   return error instanceof OutliveError && error.status === 403;
 }
 
-/** What is to be said below the screen; nothing while all is well. */
-function words(state: State, again: () => void): Node[] {
-  const say = (text: string, ...more: Node[]) => [element('span', {}, text), ...more];
+/** The banner below the screen; empty while connected. */
+function bannerContent(state: State, retry: () => void): Node[] {
+  const text = (message: string) => element('span', {}, message);
   switch (state.name) {
     case 'connecting':
-      return say('Connecting…');
+      return [text('Connecting…')];
     case 'reconnecting':
-      return say(`Coming back by itself: ${state.why}`);
+      return [text(`Reconnecting… (${state.why})`)];
     case 'exited':
-      return say(state.signal ? `It was ended by ${state.signal}.` : `It exited with ${state.exitCode ?? '?'}.`);
+      return [text(exitMessage(state))];
     case 'error':
-      return say(state.error.message, element('button', { type: 'button', onclick: again }, 'Try again'));
+      return [text(state.error.message), element('button', { type: 'button', onclick: retry }, 'Retry')];
     default:
       return [];
   }

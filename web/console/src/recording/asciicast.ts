@@ -1,9 +1,9 @@
-/** What happens in a recording, `at` seconds after its beginning. */
+/** An event of a recording, `at` seconds after its start. */
 export type CastEvent =
   | { at: number; kind: 'output'; data: string }
   | { at: number; kind: 'resize'; cols: number; rows: number }
-  /** Something is missing here. */
-  | { at: number; kind: 'mark'; data: string };
+  /** Output is missing here; the server writes a marker event. */
+  | { at: number; kind: 'gap'; data: string };
 
 export interface Cast {
   cols: number;
@@ -11,43 +11,43 @@ export interface Cast {
   events: CastEvent[];
 }
 
-/** An asciicast of version 2. What is not known is left out, as the format wants it. */
+/** Parses an asciicast of version 2. Unknown events are ignored, as the format requires. */
 export function parseCast(text: string): Cast {
   const lines = text.split('\n');
-  const head = JSON.parse(lines[0] ?? '') as { version?: number; width?: number; height?: number };
-  if (head.version !== 2) throw new Error(`this is an asciicast of version ${head.version ?? '?'}, not 2`);
+  const header = JSON.parse(lines[0] ?? '') as { version?: number; width?: number; height?: number };
+  if (header.version !== 2) throw new Error(`unsupported asciicast version ${header.version ?? '?'}; expected 2`);
   const events: CastEvent[] = [];
   for (const line of lines.slice(1)) {
     if (line.trim() === '') continue;
-    const event = eventOf(line);
+    const event = parseEvent(line);
     if (event) events.push(event);
   }
-  return { cols: head.width ?? 80, rows: head.height ?? 24, events };
+  return { cols: header.width ?? 80, rows: header.height ?? 24, events };
 }
 
-/** No pause is longer than `most` seconds. */
-export function shortenPauses(events: CastEvent[], most: number): CastEvent[] {
-  let cut = 0;
-  let before = 0;
+/** Shortens pauses to at most `maxSeconds`. */
+export function shortenPauses(events: CastEvent[], maxSeconds: number): CastEvent[] {
+  let removed = 0;
+  let previous = 0;
   return events.map((event) => {
-    cut += Math.max(0, event.at - before - most);
-    before = event.at;
-    return { ...event, at: event.at - cut };
+    removed += Math.max(0, event.at - previous - maxSeconds);
+    previous = event.at;
+    return { ...event, at: event.at - removed };
   });
 }
 
-function eventOf(line: string): CastEvent | undefined {
+function parseEvent(line: string): CastEvent | undefined {
   let parsed: unknown;
   try {
     parsed = JSON.parse(line);
   } catch {
-    // The last line of a recording that was cut off.
+    // The last line of a truncated recording.
     return undefined;
   }
   const [at, kind, data] = parsed as [number, string, string];
   if (typeof at !== 'number' || typeof data !== 'string') return undefined;
   if (kind === 'o') return { at, kind: 'output', data };
-  if (kind === 'm') return { at, kind: 'mark', data };
+  if (kind === 'm') return { at, kind: 'gap', data };
   const size = kind === 'r' ? /^(\d+)x(\d+)$/.exec(data) : null;
   return size ? { at, kind: 'resize', cols: Number(size[1]), rows: Number(size[2]) } : undefined;
 }

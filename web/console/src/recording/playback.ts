@@ -1,27 +1,27 @@
 import type { Cast, CastEvent } from './asciicast.js';
 
-/** Where a recording is shown. */
-export interface Stage {
-  /** Empty, with this size. */
-  begin(cols: number, rows: number): void;
-  show(event: CastEvent): void;
+/** Displays a recording. */
+export interface PlaybackSink {
+  /** Clears the screen and sets its size. */
+  reset(cols: number, rows: number): void;
+  apply(event: CastEvent): void;
 }
 
-/** Where in a recording we are, and how fast we go on. It has no clock of its own: `tick` is told how much time has passed. */
+/** Position and speed of a playing recording. It has no clock: the caller passes the elapsed time to `tick`. */
 export class Playback {
-  readonly #stage: Stage;
+  readonly #sink: PlaybackSink;
   #cast: Cast;
-  /** Of the next event. */
+  /** Index of the next event. */
   #next = 0;
   position = 0;
   speed = 1;
   isPlaying = false;
 
-  constructor(cast: Cast, stage: Stage) {
+  constructor(cast: Cast, sink: PlaybackSink) {
     this.#cast = cast;
-    this.#stage = stage;
-    stage.begin(cast.cols, cast.rows);
-    this.#showUntil(0);
+    this.#sink = sink;
+    sink.reset(cast.cols, cast.rows);
+    this.#advanceTo(0);
   }
 
   get duration(): number {
@@ -32,7 +32,7 @@ export class Playback {
     return this.position >= this.duration;
   }
 
-  /** From the beginning, if it is over. */
+  /** Starts again from the start if the recording is at its end. */
   play(): void {
     if (this.isAtEnd) this.seek(0);
     this.isPlaying = this.duration > 0;
@@ -44,33 +44,33 @@ export class Playback {
 
   tick(seconds: number): void {
     if (!this.isPlaying) return;
-    this.#showUntil(Math.min(this.position + seconds * this.speed, this.duration));
+    this.#advanceTo(Math.min(this.position + seconds * this.speed, this.duration));
     if (this.isAtEnd) this.isPlaying = false;
   }
 
-  /** A screen cannot be played backwards: going back begins anew. */
+  /** Terminal output cannot be undone, so seeking backwards replays from the start. */
   seek(position: number): void {
-    const to = Math.min(Math.max(position, 0), this.duration);
-    if (to < this.position) {
+    const target = Math.min(Math.max(position, 0), this.duration);
+    if (target < this.position) {
       this.#next = 0;
-      this.#stage.begin(this.#cast.cols, this.#cast.rows);
+      this.#sink.reset(this.#cast.cols, this.#cast.rows);
     }
-    this.#showUntil(to);
+    this.#advanceTo(target);
   }
 
-  /** The same events at other times; we stay at the same event. */
+  /** Replaces the times of the events; the position stays at the same event. */
   retime(events: CastEvent[]): void {
     this.#cast = { ...this.#cast, events };
     this.position = this.#next === 0 ? 0 : (events[this.#next - 1]?.at ?? 0);
   }
 
-  #showUntil(position: number): void {
+  #advanceTo(position: number): void {
     this.position = position;
     for (;;) {
       const event = this.#cast.events[this.#next];
       if (!event || event.at > position) return;
       this.#next += 1;
-      this.#stage.show(event);
+      this.#sink.apply(event);
     }
   }
 }

@@ -1,21 +1,20 @@
-import { bytes } from '../live/words.js';
 import { element, fill, setText } from '../page/element.js';
 import { icon } from '../page/icons.js';
+import { formatBytes } from '../state/format.js';
 import type { Playback } from './playback.js';
 
 const SPEEDS = [0.5, 1, 2, 4, 8, 16];
-/** Steps of the slider. */
-const STEPS = 1000;
+const SLIDER_STEPS = 1000;
 
 export interface PlayerActions {
   toggle(): void;
-  /** To a part of the whole. */
-  seek(part: number): void;
+  /** `fraction`: 0 is the start, 1 the end. */
+  seek(fraction: number): void;
   setSpeed(speed: number): void;
-  shortenPauses(isWanted: boolean): void;
+  setShortenPauses(isEnabled: boolean): void;
 }
 
-/** Play, time, position, speed, pauses, download: below a recording. */
+/** The controls below a recording. */
 export class PlayerBar {
   readonly element: HTMLElement;
   readonly #play: HTMLElement;
@@ -27,22 +26,35 @@ export class PlayerBar {
     icon('download'),
     element('span', {}, 'Download'),
   );
-  #address: string | undefined;
+  #downloadUrl: string | undefined;
 
   constructor(actions: PlayerActions) {
     this.#play = element(
       'button',
-      { type: 'button', class: 'quiet icon-only', 'aria-label': 'Play', 'data-testid': 'play', onclick: () => actions.toggle() },
+      {
+        type: 'button',
+        class: 'quiet icon-only',
+        'aria-label': 'Play',
+        'data-testid': 'play',
+        onclick: () => actions.toggle(),
+      },
       icon('play'),
     );
-    const seek = element('input', { type: 'range', min: 0, max: STEPS, value: 0, 'aria-label': 'Position', 'data-testid': 'seek' });
-    seek.addEventListener('input', () => actions.seek(seek.valueAsNumber / STEPS));
+    const seek = element('input', {
+      type: 'range',
+      min: 0,
+      max: SLIDER_STEPS,
+      value: 0,
+      'aria-label': 'Position',
+      'data-testid': 'seek',
+    });
+    seek.addEventListener('input', () => actions.seek(seek.valueAsNumber / SLIDER_STEPS));
     this.#seek = seek;
     const speed = element('select', { 'aria-label': 'Speed', 'data-testid': 'speed' });
     speed.append(...SPEEDS.map((value) => element('option', { value, selected: value === 1 }, `${value}×`)));
     speed.addEventListener('change', () => actions.setSpeed(Number(speed.value)));
     const pauses = element('input', { type: 'checkbox', checked: true });
-    pauses.addEventListener('change', () => actions.shortenPauses(pauses.checked));
+    pauses.addEventListener('change', () => actions.setShortenPauses(pauses.checked));
     this.element = element(
       'div',
       { class: 'player', role: 'toolbar', 'aria-label': 'Player' },
@@ -50,38 +62,39 @@ export class PlayerBar {
       this.#time,
       seek,
       speed,
-      element('label', { class: 'wide-only' }, pauses, ' shorten pauses'),
+      element('label', { class: 'wide-only' }, pauses, ' Shorten pauses'),
       this.#download,
     );
   }
 
-  show(playback: Playback): void {
+  update(playback: Playback): void {
     const label = playback.isPlaying ? 'Pause' : 'Play';
     if (this.#play.getAttribute('aria-label') !== label) {
       this.#play.setAttribute('aria-label', label);
       fill(this.#play, icon(playback.isPlaying ? 'pause' : 'play'));
     }
-    const time = `${clock(playback.position)} / ${clock(playback.duration)}`;
+    const time = `${formatTime(playback.position)} / ${formatTime(playback.duration)}`;
     setText(this.#time, time);
-    this.#seek.value = String(playback.duration === 0 ? STEPS : (playback.position / playback.duration) * STEPS);
+    const fraction = playback.duration === 0 ? 1 : playback.position / playback.duration;
+    this.#seek.value = String(fraction * SLIDER_STEPS);
     this.#seek.setAttribute('aria-valuetext', time);
   }
 
-  /** A link cannot carry the token: what was read already is what is saved. */
-  offer(cast: string, name: string): void {
+  /** Offers the loaded recording for download: a link to the server could not carry the token. */
+  setDownload(cast: string, name: string): void {
     this.dispose();
-    this.#address = URL.createObjectURL(new Blob([cast], { type: 'application/x-asciicast' }));
-    this.#download.href = this.#address;
+    this.#downloadUrl = URL.createObjectURL(new Blob([cast], { type: 'application/x-asciicast' }));
+    this.#download.href = this.#downloadUrl;
     this.#download.download = name;
-    this.#download.title = bytes(cast.length);
+    this.#download.title = formatBytes(cast.length);
   }
 
   dispose(): void {
-    if (this.#address) URL.revokeObjectURL(this.#address);
+    if (this.#downloadUrl) URL.revokeObjectURL(this.#downloadUrl);
   }
 }
 
-function clock(seconds: number): string {
+function formatTime(seconds: number): string {
   const whole = Math.floor(seconds);
   return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, '0')}`;
 }

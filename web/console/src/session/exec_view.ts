@@ -1,16 +1,16 @@
 import type { ExecInfo, ExecResult } from '@outlive/client';
 import { LogView } from '../logs/log_view.js';
 import { element, setText } from '../page/element.js';
-import { refusal } from '../page/form.js';
+import { errorLine } from '../page/form.js';
 
-/** One command of a session: what was asked, what it printed, how it ended. */
+/** One command of a session with its output and result. */
 export class ExecView {
   readonly element: HTMLElement;
   readonly cancel: () => void;
   readonly #output = new LogView();
   readonly #end = element('span', { class: 'exec-end', 'data-testid': 'exec-end' });
   readonly #cancelButton: HTMLElement;
-  isOver = false;
+  isEnded = false;
 
   constructor(command: string, cancel: () => void) {
     this.cancel = cancel;
@@ -23,7 +23,7 @@ export class ExecView {
       element(
         'header',
         {},
-        element('span', { class: 'ask', 'aria-hidden': 'true' }, '$'),
+        element('span', { class: 'prompt-sign', 'aria-hidden': 'true' }, '$'),
         element('code', {}, command),
         this.#end,
         this.#cancelButton,
@@ -37,49 +37,49 @@ export class ExecView {
     this.#output.add(stream, bytes);
   }
 
-  say(text: string): void {
-    this.#output.say(text);
+  addNotice(text: string): void {
+    this.#output.addNotice(text);
   }
 
-  /** All at once: of both streams the order among each other is not known. */
+  /** Shows a complete result: stdout before stderr, because their relative order is not recorded. */
   showResult(result: ExecResult): void {
     this.#output.clear();
     const encoder = new TextEncoder();
     if (result.stdout) this.print('stdout', encoder.encode(result.stdout));
     if (result.stderr) this.print('stderr', encoder.encode(result.stderr));
-    if (result.truncated) this.say('The middle of it is left out here.');
+    if (result.truncated) this.addNotice('The middle of the output is omitted.');
     this.end(result);
   }
 
   end(exec: ExecInfo): void {
-    this.isOver = true;
+    this.isEnded = true;
     this.#cancelButton.remove();
-    const how = exec.timedOut
-      ? 'timed out'
-      : exec.cancelled
-        ? 'cancelled'
-        : exec.signal
-          ? exec.signal
-          : exec.exitCode === 0
-            ? ''
-            : `exit ${exec.exitCode ?? '?'}`;
-    const took =
-      exec.durationMs === null || exec.durationMs === undefined
-        ? ''
-        : exec.durationMs < 1000
-          ? `${exec.durationMs} ms`
-          : `${(exec.durationMs / 1000).toFixed(1)} s`;
-    setText(this.#end, [how, took, exec.shellExited ? 'the shell ended' : ''].filter(Boolean).join(' · '));
-    this.#end.classList.toggle('failed', how !== '');
+    const failure = failureLabel(exec);
+    const shellExit = exec.shellExited ? 'shell exited' : '';
+    setText(this.#end, [failure, formatDuration(exec.durationMs), shellExit].filter(Boolean).join(' · '));
+    this.#end.classList.toggle('failed', failure !== '');
   }
 
   fail(error: unknown): void {
-    this.isOver = true;
+    this.isEnded = true;
     this.#cancelButton.remove();
-    setText(this.#end, 'refused');
+    setText(this.#end, 'failed');
     this.#end.classList.add('failed');
-    const why = refusal();
-    why.say(error);
-    this.element.append(why.element);
+    const message = errorLine();
+    message.show(error);
+    this.element.append(message.element);
   }
+}
+
+/** Empty for a command that succeeded. */
+function failureLabel(exec: ExecInfo): string {
+  if (exec.timedOut) return 'timed out';
+  if (exec.cancelled) return 'cancelled';
+  if (exec.signal) return exec.signal;
+  return exec.exitCode === 0 ? '' : `exit ${exec.exitCode ?? '?'}`;
+}
+
+function formatDuration(ms: number | null | undefined): string {
+  if (ms === null || ms === undefined) return '';
+  return ms < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(1)} s`;
 }

@@ -1,50 +1,53 @@
 import { element, setText } from '../page/element.js';
 
-const MOST_ROWS = 8;
+const MAX_ROWS = 8;
 
 export interface PromptActions {
   run(command: string): void;
-  /** Ctrl-C. */
+  /** Called for Ctrl-C. */
   interrupt(): void;
 }
 
-/** A line for the next command, which knows those before it. */
+/** The input for the next command, with a history. */
 export class Prompt {
   readonly element: HTMLElement;
   readonly #input = element('textarea', {
     rows: 1,
     'aria-label': 'Command',
-    placeholder: 'a command',
+    placeholder: 'Command',
     autocapitalize: 'off',
     spellcheck: 'false',
     class: 'mono',
     'data-testid': 'session-command',
   });
-  readonly #where = element('span', { class: 'where mono' });
-  readonly #past: string[] = [];
+  readonly #directory = element('span', { class: 'prompt-directory mono' });
+  readonly #history: string[] = [];
   readonly #actions: PromptActions;
-  #at = 0;
+  /** Index of the shown history entry; the length of the history for a new command. */
+  #historyIndex = 0;
 
   constructor(actions: PromptActions) {
     this.#actions = actions;
-    this.element = element('div', { class: 'prompt' }, this.#where, this.#input);
-    this.#input.addEventListener('input', () => (this.#input.rows = Math.min(MOST_ROWS, this.#input.value.split('\n').length)));
-    this.#input.addEventListener('keydown', (event) => this.#key(event));
+    this.element = element('div', { class: 'prompt' }, this.#directory, this.#input);
+    this.#input.addEventListener('input', () => {
+      this.#input.rows = Math.min(MAX_ROWS, this.#input.value.split('\n').length);
+    });
+    this.#input.addEventListener('keydown', (event) => this.#onKey(event));
   }
 
   focus(): void {
     this.#input.focus();
   }
 
-  remember(command: string): void {
-    this.#at = this.#past.push(command);
+  addToHistory(command: string): void {
+    this.#historyIndex = this.#history.push(command);
   }
 
-  showFolder(folder: string | null | undefined): void {
-    setText(this.#where, folder ? `${folder} $` : '$');
+  showDirectory(directory: string | null | undefined): void {
+    setText(this.#directory, directory ? `${directory} $` : '$');
   }
 
-  #key(event: KeyboardEvent): void {
+  #onKey(event: KeyboardEvent): void {
     const { value, selectionStart, selectionEnd } = this.#input;
     const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
     if (event.key === 'Enter' && !event.shiftKey) {
@@ -55,8 +58,8 @@ export class Prompt {
       this.#actions.interrupt();
     } else if (step !== undefined && !value.includes('\n')) {
       event.preventDefault();
-      this.#at = Math.max(0, Math.min(this.#past.length, this.#at + step));
-      this.#input.value = this.#past[this.#at] ?? '';
+      this.#historyIndex = Math.max(0, Math.min(this.#history.length, this.#historyIndex + step));
+      this.#input.value = this.#history[this.#historyIndex] ?? '';
     }
   }
 
@@ -64,7 +67,7 @@ export class Prompt {
     if (command.trim() === '') return;
     this.#input.value = '';
     this.#input.rows = 1;
-    this.remember(command);
+    this.addToHistory(command);
     this.#actions.run(command);
   }
 }

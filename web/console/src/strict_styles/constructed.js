@@ -1,12 +1,12 @@
-// Stands in for a <style> element in xterm.js: what it is given as text goes into a style sheet of the document.
+// Replaces a <style> element in xterm.js: text assigned to it goes into a constructed style sheet of the document.
 function __constructedStyle(page) {
   const sheet = new CSSStyleSheet();
   page.adoptedStyleSheets.push(sheet);
-  const stand = page.createElement('template');
-  Object.defineProperty(stand, 'textContent', { set: (css) => sheet.replaceSync(css) });
-  stand.remove = () => {
+  const placeholder = page.createElement('template');
+  Object.defineProperty(placeholder, 'textContent', { set: (css) => sheet.replaceSync(css) });
+  placeholder.remove = () => {
     page.adoptedStyleSheets = page.adoptedStyleSheets.filter((other) => other !== sheet);
-    Element.prototype.remove.call(stand);
+    Element.prototype.remove.call(placeholder);
   };
-  return stand;
+  return placeholder;
 }

@@ -1,18 +1,19 @@
 import { Unicode11Addon } from '@xterm/addon-unicode11';
 import { type ITerminalOptions, Terminal } from '@xterm/xterm';
-import { terminalColours } from '../look/terminal_colours.js';
-import { currentTheme, onThemeChange } from '../look/theme.js';
-import { isReadOut, onReadOutChange } from './screen_reader.js';
+import { terminalColours } from '../styles/terminal_colours.js';
+import { currentTheme, onThemeChange } from '../styles/theme.js';
+import { isScreenReaderMode, onScreenReaderModeChange } from './screen_reader.js';
 
-const FONT = 'ui-monospace, "SF Mono", "Cascadia Mono", "JetBrains Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace';
-/** What was scrolled away stays reachable in the page; the log on the server has more. */
+const FONT =
+  'ui-monospace, "SF Mono", "Cascadia Mono", "JetBrains Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace';
+/** Lines kept in the page; the log on the server has more. */
 const SCROLLBACK_LINES = 5000;
 
-/** As many times a character is repeated at most, as on the server. */
-const MOST_REPEATED = 10_000;
+/** Limit of repetitions in `CSI n b` (REP), the same as on the server. */
+const MAX_REPEATS = 10_000;
 
-/** An xterm.js in our colours, which it changes with the page. */
-export function emulator(options: ITerminalOptions = {}): Terminal {
+/** Creates an xterm.js terminal that follows the theme of the page. */
+export function createEmulator(options: ITerminalOptions = {}): Terminal {
   const terminal = new Terminal({
     fontFamily: FONT,
     fontSize: matchMedia('(max-width: 700px)').matches ? 12 : 13,
@@ -20,23 +21,25 @@ export function emulator(options: ITerminalOptions = {}): Terminal {
     cursorBlink: false,
     scrollback: SCROLLBACK_LINES,
     theme: terminalColours(currentTheme()),
-    // Programs choose colours for the background that they guess.
+    // Programs guess the background when they choose colours; xterm.js corrects unreadable ones.
     minimumContrastRatio: 3,
-    // The widths of Unicode 11 are "proposed" by xterm.js, as is loading them.
+    // Unicode 11 widths are a "proposed" API of xterm.js.
     allowProposedApi: true,
-    screenReaderMode: isReadOut(),
+    screenReaderMode: isScreenReaderMode(),
     ...options,
   });
-  // Somebody's `CSI 2147483647 b` would hold the page until its memory is full.
-  terminal.parser.registerCsiHandler({ final: 'b' }, ([count]) => Number(count) > MOST_REPEATED);
+  // A program could freeze the page and exhaust its memory with `CSI 2147483647 b`.
+  terminal.parser.registerCsiHandler({ final: 'b' }, ([count]) => Number(count) > MAX_REPEATS);
   terminal.loadAddon(new Unicode11Addon());
   terminal.unicode.activeVersion = '11';
-  const unfollow = onThemeChange(() => (terminal.options.theme = terminalColours(currentTheme())));
-  const unlisten = onReadOutChange(() => (terminal.options.screenReaderMode = isReadOut()));
+  const unsubscribeTheme = onThemeChange(() => (terminal.options.theme = terminalColours(currentTheme())));
+  const unsubscribeScreenReader = onScreenReaderModeChange(
+    () => (terminal.options.screenReaderMode = isScreenReaderMode()),
+  );
   const { dispose } = terminal;
   terminal.dispose = () => {
-    unfollow();
-    unlisten();
+    unsubscribeTheme();
+    unsubscribeScreenReader();
     dispose.call(terminal);
   };
   return terminal;

@@ -1,32 +1,39 @@
 import type { Terminal } from '@xterm/xterm';
 
-const LARGEST_PX = 15;
-const SMALLEST_PX = 5;
+const MAX_FONT_PX = 15;
+const MIN_FONT_PX = 5;
 const STEP_PX = 0.5;
-/** What `place` has of padding, both sides together. */
-const EDGE_PX = 24;
+/** Padding of the container, both sides together. */
+const PADDING_PX = 24;
 
-/** Of a terminal whose size is somebody else's: the letters become as large as fits into `place`. */
-export function fitFont(terminal: Terminal, place: HTMLElement): () => void {
-  let isDue = false;
-  /** How much larger it could be drawn. */
-  const room = () => {
-    const drawn = terminal.element?.querySelector<HTMLElement>('.xterm-screen');
-    if (!drawn || drawn.offsetWidth === 0 || place.clientWidth === 0) return 1;
-    return Math.min((place.clientWidth - EDGE_PX) / drawn.offsetWidth, (place.clientHeight - EDGE_PX) / drawn.offsetHeight);
+/**
+ * For terminals whose size this page does not decide: returns a function that makes the font as large as fits into
+ * `container`.
+ */
+export function fitFont(terminal: Terminal, container: HTMLElement): () => void {
+  let isScheduled = false;
+  /** How much larger the terminal could be drawn. */
+  const scale = () => {
+    const screen = terminal.element?.querySelector<HTMLElement>('.xterm-screen');
+    if (!screen || screen.offsetWidth === 0 || container.clientWidth === 0) return 1;
+    const horizontal = (container.clientWidth - PADDING_PX) / screen.offsetWidth;
+    const vertical = (container.clientHeight - PADDING_PX) / screen.offsetHeight;
+    return Math.min(horizontal, vertical);
   };
-  const set = (size: number) =>
-    (terminal.options.fontSize = Math.min(LARGEST_PX, Math.max(SMALLEST_PX, Math.floor(size / STEP_PX) * STEP_PX)));
+  const setFontSize = (px: number) => {
+    const rounded = Math.floor(px / STEP_PX) * STEP_PX;
+    terminal.options.fontSize = Math.min(MAX_FONT_PX, Math.max(MIN_FONT_PX, rounded));
+  };
   return () => {
-    if (isDue) return;
-    isDue = true;
-    // A new size is measured when it is drawn.
+    if (isScheduled) return;
+    isScheduled = true;
+    // A new size can only be measured after it is drawn.
     requestAnimationFrame(() => {
-      isDue = false;
-      const { fontSize = LARGEST_PX } = terminal.options;
-      set(fontSize * room());
-      // Cells are whole pixels: what was computed may still be a little too much.
-      if (room() < 1) set(terminal.options.fontSize! - STEP_PX);
+      isScheduled = false;
+      const { fontSize = MAX_FONT_PX } = terminal.options;
+      setFontSize(fontSize * scale());
+      // Cells are whole pixels, so the computed size may still be slightly too large.
+      if (scale() < 1) setFontSize(terminal.options.fontSize! - STEP_PX);
     });
   };
 }

@@ -1,7 +1,7 @@
 import type { Terminal } from '@xterm/xterm';
 import { element } from '../page/element.js';
 
-/** Keys that a phone has not. */
+/** Keys that phone keyboards lack. */
 const KEYS: [label: string, data: string, name?: string][] = [
   ['esc', '\x1b', 'Escape'],
   ['tab', '\t', 'Tab'],
@@ -17,20 +17,20 @@ const KEYS: [label: string, data: string, name?: string][] = [
   ['-', '-'],
 ];
 
-/** A row of them below the screen; shown on small windows only. */
-export function keyBar(terminal: Terminal, type: (data: string) => void): HTMLElement {
+/** A row of keys below the screen, shown in small windows only. */
+export function keyBar(terminal: Terminal, send: (data: string) => void): HTMLElement {
   const keys = KEYS.map(([label, data, name]) =>
     element(
       'button',
       {
         type: 'button',
         'aria-label': name ?? label,
-        // The keyboard of the phone would go away with the focus.
+        // The phone's keyboard closes when the terminal loses the focus.
         onpointerdown: (event: Event) => event.preventDefault(),
         onclick: () => {
-          // Full-screen programs want their arrows otherwise.
+          // In application cursor mode, arrow keys are sent as `ESC O x` instead of `ESC [ x`.
           const isArrow = data.startsWith('\x1b[');
-          type(isArrow && terminal.modes.applicationCursorKeysMode ? data.replace('[', 'O') : data);
+          send(isArrow && terminal.modes.applicationCursorKeysMode ? data.replace('[', 'O') : data);
           terminal.focus();
         },
       },

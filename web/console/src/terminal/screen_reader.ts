@@ -1,19 +1,19 @@
-/** Whether terminals are read out: xterm.js then keeps a second copy of the screen for screen readers, which costs. */
+/** Screen reader support of terminals. Off by default, because xterm.js keeps a second copy of the screen for it. */
 
-const KEPT_AS = 'outlive.screen-reader';
+const STORAGE_KEY = 'outlive.screen-reader';
 const listeners = new Set<() => void>();
 
-export function isReadOut(): boolean {
-  return localStorage.getItem(KEPT_AS) === 'yes';
+export function isScreenReaderMode(): boolean {
+  return localStorage.getItem(STORAGE_KEY) === 'yes';
 }
 
-export function toggleReadOut(): void {
-  if (isReadOut()) localStorage.removeItem(KEPT_AS);
-  else localStorage.setItem(KEPT_AS, 'yes');
+export function toggleScreenReaderMode(): void {
+  if (isScreenReaderMode()) localStorage.removeItem(STORAGE_KEY);
+  else localStorage.setItem(STORAGE_KEY, 'yes');
   for (const listener of listeners) listener();
 }
 
-export function onReadOutChange(listener: () => void): () => void {
+export function onScreenReaderModeChange(listener: () => void): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
 }

@@ -1,10 +1,10 @@
-// An emulator with the addon in it, and what it shows.
+// A headless emulator with the addon loaded.
 
 import headless from '@xterm/headless';
 import { after } from 'node:test';
 import { OutliveAddon } from '../../dist/index.js';
 
-/** Loaded and not connected; `states` and `notices` are the names of those that came. */
+/** Returns a terminal that is not connected. `states`, `notices` and `sizes` collect the events of the addon. */
 export function open(options = {}, size = { cols: 80, rows: 24 }) {
   const terminal = new headless.Terminal({ allowProposedApi: true, ...size });
   const addon = new OutliveAddon(options);
@@ -17,8 +17,10 @@ export function open(options = {}, size = { cols: 80, rows: 24 }) {
   return { terminal, addon, states, notices, sizes };
 }
 
-/** Its lines without the empty ones. */
+/** The lines that are not empty. */
 export function shown({ buffer }) {
   const { active } = buffer;
-  return Array.from({ length: active.length }, (_, row) => active.getLine(row).translateToString(true)).filter((line) => line !== '');
+  return Array.from({ length: active.length }, (_, row) => active.getLine(row).translateToString(true)).filter(
+    (line) => line !== '',
+  );
 }

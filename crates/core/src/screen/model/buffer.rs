@@ -1,53 +1,53 @@
-//! One of the two screens: its lines, those scrolled out above it, and what belongs to it alone.
+//! One of the two screen buffers: its lines, scrollback, cursor, tabs and scroll region.
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::cell::{Color, Look, Style};
+use super::cell::{Attributes, Color, Style};
 use super::charset::Charset;
 use super::line::Line;
 
-/// Lines above the screen that are kept, as many as the terminals of browsers keep.
-pub(crate) const MOST_SCROLLBACK: usize = 1000;
+/// As many lines as xterm.js keeps by default.
+pub(crate) const MAX_SCROLLBACK_LINES: usize = 1000;
 const TAB_WIDTH: usize = 8;
 
-/// What a program saves with its cursor: the colours and styles, but neither kind nor colour of underlines, nor links.
+/// The state that DECSC saves: position, colours and style, but not the kind and colour of underlines, nor links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Saved {
+pub(crate) struct SavedCursor {
     pub(crate) x: usize,
-    /// Counted from the oldest line that is kept.
+    /// Index into `Buffer::lines`.
     pub(crate) line: usize,
     pub(crate) fg: Color,
     pub(crate) bg: Color,
     pub(crate) style: Style,
-    /// There was an underline or a link.
+    /// An underline or a link was active.
     pub(crate) is_underlined: bool,
     pub(crate) charset: Charset,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Buffer {
-    /// The scrollback, then the screen. The alternate screen has none while it is not shown.
+    /// The scrollback, then the screen. The alternate buffer has no lines while it is inactive.
     pub(crate) lines: VecDeque<Line>,
-    /// Where the screen begins.
+    /// Index of the first line of the screen.
     pub(crate) base: usize,
     pub(crate) x: usize,
     pub(crate) y: usize,
-    /// The rows that scroll, both included.
+    /// First and last row of the scroll region.
     pub(crate) top: usize,
     pub(crate) bottom: usize,
     pub(crate) tabs: BTreeSet<usize>,
-    pub(crate) saved: Saved,
+    pub(crate) saved: SavedCursor,
     has_scrollback: bool,
     pub(super) cols: usize,
     pub(super) rows: usize,
-    /// Most lines that are kept; while the size changes, the larger number of the two.
+    /// Limit of `lines`; during a resize the larger of the old and the new limit.
     max_lines: usize,
 }
 
 impl Buffer {
     pub(super) fn main(cols: usize, rows: usize) -> Self {
         let mut buffer = Self::new(cols, rows, true);
-        buffer.fill(Look::default());
+        buffer.fill(Attributes::default());
         buffer
     }
 
@@ -64,41 +64,41 @@ impl Buffer {
             top: 0,
             bottom: rows - 1,
             tabs: BTreeSet::new(),
-            saved: Saved::default(),
+            saved: SavedCursor::default(),
             has_scrollback,
             cols,
             rows,
             max_lines: 0,
         };
-        buffer.max_lines = buffer.most_lines(rows);
-        buffer.set_usual_tabs();
+        buffer.max_lines = buffer.line_limit(rows);
+        buffer.reset_tabs();
         buffer
     }
 
-    fn most_lines(&self, rows: usize) -> usize {
-        if self.has_scrollback { rows + MOST_SCROLLBACK } else { rows }
+    fn line_limit(&self, rows: usize) -> usize {
+        if self.has_scrollback { rows + MAX_SCROLLBACK_LINES } else { rows }
     }
 
-    /// When the alternate screen is shown, it is empty.
-    pub(super) fn fill(&mut self, look: Look) {
+    /// Fills an empty buffer with blank lines; called when the alternate buffer becomes active.
+    pub(super) fn fill(&mut self, attrs: Attributes) {
         if self.lines.is_empty() {
-            self.lines = (0..self.rows).map(|_| Line::blank(self.cols, look)).collect();
+            self.lines = (0..self.rows).map(|_| Line::blank(self.cols, attrs)).collect();
         }
     }
 
-    /// When the alternate screen is left.
+    /// Called when the alternate buffer becomes inactive.
     pub(super) fn clear(&mut self) {
         self.lines.clear();
         (self.base, self.x, self.y, self.top, self.bottom) = (0, 0, 0, 0, self.rows - 1);
-        self.set_usual_tabs();
+        self.reset_tabs();
     }
 
     pub(super) fn line(&mut self, row: usize) -> &mut Line {
-        // Every row of a screen that is shown has a line; a row beyond it can only be a slip of ours.
+        // Every row of an active screen has a line; the clamp only guards against a bug of this module.
         let last = self.lines.len().saturating_sub(1);
         let at = (self.base + row).min(last);
         if self.lines.is_empty() {
-            self.lines.push_back(Line::blank(self.cols, Look::default()));
+            self.lines.push_back(Line::blank(self.cols, Attributes::default()));
         }
         &mut self.lines[at]
     }
@@ -111,8 +111,8 @@ impl Buffer {
         self.lines.get(self.base + row)
     }
 
-    /// Puts a line in at an index of `lines`; if that makes too many, the oldest goes. True: it went.
-    fn put_in(&mut self, at: usize, line: Line) -> bool {
+    /// Inserts a line at an index of `lines`. True: the limit was reached, and the oldest line was removed.
+    fn insert_line(&mut self, at: usize, line: Line) -> bool {
         let is_full = self.lines.len() >= self.max_lines;
         self.lines.insert(at.min(self.lines.len()), line);
         if is_full {
@@ -121,24 +121,24 @@ impl Buffer {
         is_full
     }
 
-    /// The lines between `top` and `bottom` go up by one.
-    pub(super) fn scroll(&mut self, look: Look, wrapped: bool) {
-        let mut blank = Line::blank(self.cols, look);
+    /// Scrolls the scroll region up by one line.
+    pub(super) fn scroll(&mut self, attrs: Attributes, wrapped: bool) {
+        let mut blank = Line::blank(self.cols, attrs);
         blank.wrapped = wrapped;
         let (top, bottom) = (self.base + self.top, self.base + self.bottom);
         if self.top == 0 {
-            if !self.put_in(bottom + 1, blank) {
+            if !self.insert_line(bottom + 1, blank) {
                 self.base += 1;
             }
         } else {
-            self.move_line(top, bottom, blank);
+            self.replace_line(top, bottom, blank);
         }
     }
 
-    /// Takes the line at one index away and puts another one in at an index of the lines that are left.
-    pub(super) fn move_line(&mut self, away: usize, at: usize, line: Line) {
-        if away < self.lines.len() {
-            self.lines.remove(away);
+    /// Removes the line at one index, and then inserts `line` at another.
+    pub(super) fn replace_line(&mut self, removed: usize, at: usize, line: Line) {
+        if removed < self.lines.len() {
+            self.lines.remove(removed);
         }
         self.lines.insert(at.min(self.lines.len()), line);
     }
@@ -152,27 +152,27 @@ impl Buffer {
 
     // ---- tabs ----
 
-    fn set_usual_tabs(&mut self) {
+    fn reset_tabs(&mut self) {
         self.tabs = (0..self.cols).step_by(TAB_WIDTH).collect();
     }
 
-    pub(crate) fn has_usual_tabs(&self) -> bool {
-        let shown = self.tabs.iter().copied().filter(|col| *col < self.cols);
-        shown.eq((0..self.cols).step_by(TAB_WIDTH))
+    pub(crate) fn has_default_tabs(&self) -> bool {
+        let visible = self.tabs.iter().copied().filter(|col| *col < self.cols);
+        visible.eq((0..self.cols).step_by(TAB_WIDTH))
     }
 
-    /// A wider screen has more of them, at the same distances as before.
+    /// Adds default tab stops for the columns of a wider screen.
     pub(super) fn extend_tabs(&mut self) {
-        let from = if self.tabs.contains(&self.cols) { self.cols } else { self.stop_before(self.cols) };
+        let from = if self.tabs.contains(&self.cols) { self.cols } else { self.tab_stop_before(self.cols) };
         self.tabs.extend((from..self.cols).step_by(TAB_WIDTH));
     }
 
-    pub(super) fn stop_before(&self, x: usize) -> usize {
+    pub(super) fn tab_stop_before(&self, x: usize) -> usize {
         let stop = self.tabs.range(..x).next_back().copied().unwrap_or(0);
         stop.min(self.cols - 1)
     }
 
-    pub(super) fn stop_after(&self, x: usize) -> usize {
+    pub(super) fn tab_stop_after(&self, x: usize) -> usize {
         let stop = self.tabs.range(x + 1..).next().copied().unwrap_or(self.cols);
         stop.min(self.cols - 1)
     }
@@ -180,15 +180,15 @@ impl Buffer {
     // ---- size ----
 
     pub(super) fn resize(&mut self, cols: usize, rows: usize) {
-        let most = self.most_lines(rows);
-        self.max_lines = self.max_lines.max(most);
+        let max_lines = self.line_limit(rows);
+        self.max_lines = self.max_lines.max(max_lines);
         if !self.lines.is_empty() {
             if self.cols < cols {
                 self.lines.iter_mut().for_each(|line| line.resize(cols));
             }
             let up = if self.rows < rows { self.grow(cols, rows) } else { 0 };
             self.shrink(rows);
-            let surplus = self.lines.len().saturating_sub(most);
+            let surplus = self.lines.len().saturating_sub(max_lines);
             self.lines.drain(..surplus);
             self.base = self.base.saturating_sub(surplus);
             self.saved.line = self.saved.line.saturating_sub(surplus);
@@ -197,7 +197,7 @@ impl Buffer {
             self.saved.x = self.saved.x.min(cols - 1);
             self.top = 0;
         }
-        self.max_lines = most;
+        self.max_lines = max_lines;
         self.bottom = rows - 1;
         if self.has_scrollback {
             self.reflow(cols, rows);
@@ -205,12 +205,13 @@ impl Buffer {
                 self.lines.iter_mut().for_each(|line| line.resize(cols));
             }
         }
-        // Not below the screen, where no cursor can be saved.
+        // A saved cursor must not be below the screen.
         self.saved.line = self.saved.line.min(self.base + rows - 1);
         (self.cols, self.rows) = (cols, rows);
     }
 
-    /// Lines come back from the scrollback if nothing is below the cursor. By how much that moves the cursor down.
+    /// Moves lines back from the scrollback if nothing is below the cursor. Returns by how many rows the cursor moves
+    /// down.
     fn grow(&mut self, cols: usize, rows: usize) -> usize {
         let mut up = 0;
         for _ in self.rows..rows {
@@ -221,13 +222,13 @@ impl Buffer {
                 self.base -= 1;
                 up += 1;
             } else {
-                self.lines.push_back(Line::blank(cols, Look::default()));
+                self.lines.push_back(Line::blank(cols, Attributes::default()));
             }
         }
         up
     }
 
-    /// What is below the cursor goes first, then the lines on top go up into the scrollback.
+    /// Removes lines below the cursor first, then moves lines from the top into the scrollback.
     fn shrink(&mut self, rows: usize) {
         for _ in rows..self.rows {
             if self.lines.len() <= rows + self.base {

@@ -1,14 +1,14 @@
-//! What stands at one place of a screen, and how it looks.
+//! One cell of a screen: its characters, colours and style.
 
-/// A colour: which palette in the high byte, which entry below it.
+/// A colour: the palette in the high byte, the entry in the low bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Color(u32);
 
-/// What a colour is, for those who have to say it.
+/// A decoded [`Color`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ColorKind {
     Default,
-    /// One of the sixteen that have names.
+    /// One of the sixteen named colours.
     Named(u8),
     Indexed(u8),
     Rgb(u8, u8, u8),
@@ -16,7 +16,7 @@ pub(crate) enum ColorKind {
 
 impl Color {
     pub(crate) const DEFAULT: Self = Self(0);
-    /// The default, but asked for. It is told apart because terminals do so.
+    /// The default colour, set explicitly (`SGR 59`). xterm.js distinguishes it from a colour that was never set.
     pub(crate) const UNSET: Self = Self(4 << 24);
 
     pub(super) const fn named(number: u8) -> Self {
@@ -42,7 +42,7 @@ impl Color {
     }
 }
 
-/// How a cell looks besides its colours, as a set.
+/// A set of style flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Style(u16);
 
@@ -54,9 +54,9 @@ impl Style {
     pub(crate) const BLINK: Self = Self(1 << 4);
     pub(crate) const INVERSE: Self = Self(1 << 5);
     pub(crate) const INVISIBLE: Self = Self(1 << 6);
-    pub(crate) const STRUCK: Self = Self(1 << 7);
+    pub(crate) const STRIKETHROUGH: Self = Self(1 << 7);
     pub(crate) const OVERLINE: Self = Self(1 << 8);
-    /// Not erased by what erases selectively.
+    /// Not erased by selective erase.
     pub(crate) const PROTECTED: Self = Self(1 << 9);
 
     pub(crate) fn has(self, other: Self) -> bool {
@@ -73,18 +73,18 @@ impl Style {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Look {
+pub(crate) struct Attributes {
     pub(crate) fg: Color,
     pub(crate) bg: Color,
     pub(crate) style: Style,
-    /// Single, double, curly, dotted, dashed; 0: none of them.
+    /// 1 to 5: single, double, curly, dotted, dashed; 0: none.
     pub(crate) underline: u8,
     pub(crate) underline_color: Color,
-    /// Which of the model's links; 0: none.
+    /// Number of one of the model's links; 0: none.
     pub(crate) link: u16,
 }
 
-impl Look {
+impl Attributes {
     pub(crate) const DEFAULT: Self = Self {
         fg: Color::DEFAULT,
         bg: Color::DEFAULT,
@@ -94,16 +94,16 @@ impl Look {
         link: 0,
     };
 
-    /// What an erased cell has: the background alone.
+    /// The attributes of an erased cell: the background only.
     pub(super) fn erased(self) -> Self {
         Self { bg: self.bg, ..Self::default() }
     }
 }
 
-/// The characters of one cell: mostly one, sometimes with marks that join it.
+/// The characters of one cell: usually one, sometimes with combining marks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Glyph {
-    /// Nothing was ever written here, or it was erased: not the same as a space.
+    /// Never written, or erased; not the same as a space.
     #[default]
     Empty,
     One(char),
@@ -113,14 +113,14 @@ pub(crate) enum Glyph {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) glyph: Glyph,
-    /// 2 is followed by a cell of width 0 that belongs to it.
+    /// A cell of width 2 is followed by a cell of width 0 that belongs to it.
     pub(crate) width: u8,
-    pub(crate) look: Look,
+    pub(crate) attrs: Attributes,
 }
 
 impl Cell {
-    pub(super) fn empty(look: Look) -> Self {
-        Self { glyph: Glyph::Empty, width: 1, look }
+    pub(super) fn empty(attrs: Attributes) -> Self {
+        Self { glyph: Glyph::Empty, width: 1, attrs }
     }
 
     pub(crate) fn has_content(&self) -> bool {
@@ -140,17 +140,17 @@ impl Cell {
         }
     }
 
-    /// A mark joins what is here.
+    /// Adds a combining mark.
     pub(super) fn join(&mut self, mark: char) {
-        /// Nobody can see more marks than that on one character; programs that send them endlessly must not fill memory.
-        const MOST_BYTES: usize = 64;
+        /// A program that sends combining marks without end must not exhaust the memory.
+        const MAX_GLYPH_BYTES: usize = 64;
         self.glyph = match std::mem::take(&mut self.glyph) {
             Glyph::Empty => {
                 self.width = 1;
                 Glyph::One(mark)
             }
             Glyph::One(base) => Glyph::Joined(String::from_iter([base, mark]).into()),
-            Glyph::Joined(before) if before.len() < MOST_BYTES => Glyph::Joined(format!("{before}{mark}").into()),
+            Glyph::Joined(before) if before.len() < MAX_GLYPH_BYTES => Glyph::Joined(format!("{before}{mark}").into()),
             full @ Glyph::Joined(_) => full,
         };
     }

@@ -1,6 +1,6 @@
-//! The character sets of old terminals, which programs still draw lines with.
+//! The character sets of VT terminals, which programs still use to draw lines.
 
-/// By the character that designates it.
+/// A character set, by the byte that designates it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Charset {
     #[default]
@@ -8,10 +8,10 @@ pub(crate) enum Charset {
     Other(u8),
 }
 
-/// DEC's line drawing, from `` ` `` to `~`.
-const LINES: &str = "◆▒␉␌␍␊°±␤␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·";
+/// DEC special graphics, from `` ` `` to `~`.
+const LINE_DRAWING: &str = "◆▒␉␌␍␊°±␤␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·";
 
-/// The national variants of ASCII: what designates them, the places that differ, and what is there.
+/// The national variants of ASCII: designators, the ASCII characters that differ, and their replacements.
 const NATIONAL: [(&[u8], &str, &str); 11] = [
     (b"A", "#", "£"),
     (b"4", "#@[\\]{|}~", "£¾i½|¨f¼´"),
@@ -28,41 +28,42 @@ const NATIONAL: [(&[u8], &str, &str); 11] = [
 
 impl Charset {
     /// `None`: there is no such set.
-    pub(super) fn designated(by: u8) -> Option<Self> {
-        match by {
+    pub(super) fn from_designator(designator: u8) -> Option<Self> {
+        match designator {
             b'B' => Some(Self::Ascii),
-            b'0' => Some(Self::Other(by)),
-            _ => NATIONAL.iter().any(|(names, ..)| names.contains(&by)).then_some(Self::Other(by)),
+            b'0' => Some(Self::Other(designator)),
+            _ => NATIONAL.iter().any(|(names, ..)| names.contains(&designator)).then_some(Self::Other(designator)),
         }
     }
 
     pub(crate) fn designator(self) -> u8 {
         match self {
             Self::Ascii => b'B',
-            Self::Other(by) => by,
+            Self::Other(designator) => designator,
         }
     }
 
     pub(super) fn map(self, character: char) -> char {
-        let Self::Other(by) = self else { return character };
-        let found = if by == b'0' {
-            let place = (character as usize).checked_sub('`' as usize);
-            place.and_then(|place| LINES.chars().nth(place))
+        let Self::Other(designator) = self else { return character };
+        let replacement = if designator == b'0' {
+            let index = (character as usize).checked_sub('`' as usize);
+            index.and_then(|index| LINE_DRAWING.chars().nth(index))
         } else {
-            let (_, places, there) = NATIONAL.iter().find(|(names, ..)| names.contains(&by)).unwrap_or(&NATIONAL[0]);
-            places.chars().position(|place| place == character).and_then(|place| there.chars().nth(place))
+            let variant = NATIONAL.iter().find(|(names, ..)| names.contains(&designator));
+            let (_, from, to) = variant.unwrap_or(&NATIONAL[0]);
+            from.chars().position(|other| other == character).and_then(|index| to.chars().nth(index))
         };
-        // Beyond `~` nothing was ever replaced.
-        found.filter(|_| character < '\x7f').unwrap_or(character)
+        // No set replaces characters beyond `~`.
+        replacement.filter(|_| character < '\x7f').unwrap_or(character)
     }
 }
 
-/// Which sets a program has designated, and which one it uses.
+/// The sets G0 to G3, and the one in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Charsets {
     pub(crate) designated: [Charset; 4],
     pub(crate) level: usize,
-    /// Not always that of the level: restoring a cursor brings its own.
+    /// Not always that of `level`: restoring a cursor also restores its character set.
     pub(crate) current: Charset,
 }
 
@@ -85,14 +86,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_place_has_its_character() {
-        assert_eq!(LINES.chars().count(), usize::from(b'~' - b'`') + 1);
-        for (names, places, there) in NATIONAL {
-            assert_eq!(places.chars().count(), there.chars().count(), "{names:?}");
+    fn every_replaced_character_has_a_replacement() {
+        assert_eq!(LINE_DRAWING.chars().count(), usize::from(b'~' - b'`') + 1);
+        for (names, from, to) in NATIONAL {
+            assert_eq!(from.chars().count(), to.chars().count(), "{names:?}");
         }
-        let lines = Charset::designated(b'0').unwrap();
+        let lines = Charset::from_designator(b'0').unwrap();
         assert_eq!([lines.map('q'), lines.map('~'), lines.map('A'), lines.map('ä')], ['─', '·', 'A', 'ä']);
-        assert_eq!(Charset::designated(b'K').unwrap().map('['), 'Ä');
-        assert_eq!(Charset::designated(b'U'), None);
+        assert_eq!(Charset::from_designator(b'K').unwrap().map('['), 'Ä');
+        assert_eq!(Charset::from_designator(b'U'), None);
     }
 }

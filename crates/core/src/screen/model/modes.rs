@@ -1,13 +1,13 @@
-//! What a program has switched on and off.
+//! Terminal modes.
 
 use std::collections::BTreeMap;
 
 use super::Model;
 use super::charset::Charset;
 
-/// Modes that we only pass on; more of them nobody sends who means it.
-const MOST_OTHERS: usize = 64;
-const MOST_KEYBOARDS: usize = 16;
+/// Limit of the private modes that are only recorded for a repaint.
+const MAX_OTHER_MODES: usize = 64;
+const MAX_KEYBOARD_STACK: usize = 16;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mouse {
@@ -54,26 +54,26 @@ pub(crate) struct Modes {
     pub(crate) application_cursor: bool,
     pub(crate) application_keypad: bool,
     pub(crate) origin: bool,
-    pub(crate) wraps: bool,
-    pub(crate) wraps_back: bool,
-    pub(crate) inserts: bool,
-    /// A line feed also returns; `None`: nobody has said so.
-    pub(crate) feeds_return: Option<bool>,
+    pub(crate) autowrap: bool,
+    pub(crate) reverse_wrap: bool,
+    pub(crate) insert_mode: bool,
+    /// LNM: a line feed also returns the carriage. `None`: never set or reset.
+    pub(crate) newline_mode: Option<bool>,
     pub(crate) cursor_blinks: Option<bool>,
     pub(crate) cursor_visible: bool,
-    /// As DECSCUSR numbers them; 0: as the user likes it.
+    /// Number of DECSCUSR; 0: the user's default.
     pub(crate) cursor_shape: u8,
     pub(crate) mouse: Mouse,
     pub(crate) mouse_encoding: MouseEncoding,
     pub(crate) focus: bool,
     pub(crate) bracketed_paste: bool,
     pub(crate) synchronized: bool,
-    /// Private modes that change nothing here, but may do so in somebody's terminal.
-    pub(crate) others: BTreeMap<u16, bool>,
-    /// What kitty's keyboard protocol was told, newest last.
-    pub(crate) keyboards: Vec<u16>,
+    /// Private modes without an effect on the model. A repaint passes them on to the client's terminal.
+    pub(crate) other_private: BTreeMap<u16, bool>,
+    /// Stack of flags of kitty's keyboard protocol, newest last.
+    pub(crate) kitty_keyboard_flags: Vec<u16>,
     /// xterm's modifyOtherKeys.
-    pub(crate) modified_keys: Option<u16>,
+    pub(crate) modify_other_keys: Option<u16>,
 }
 
 impl Default for Modes {
@@ -82,10 +82,10 @@ impl Default for Modes {
             application_cursor: false,
             application_keypad: false,
             origin: false,
-            wraps: true,
-            wraps_back: false,
-            inserts: false,
-            feeds_return: None,
+            autowrap: true,
+            reverse_wrap: false,
+            insert_mode: false,
+            newline_mode: None,
             cursor_blinks: None,
             cursor_visible: true,
             cursor_shape: 0,
@@ -94,44 +94,47 @@ impl Default for Modes {
             focus: false,
             bracketed_paste: false,
             synchronized: false,
-            others: BTreeMap::new(),
-            keyboards: Vec::new(),
-            modified_keys: None,
+            other_private: BTreeMap::new(),
+            kitty_keyboard_flags: Vec::new(),
+            modify_other_keys: None,
         }
     }
 }
 
 impl Modes {
     pub(super) fn reset(&mut self) {
-        let Self { feeds_return, cursor_blinks, cursor_visible, .. } = *self;
-        *self = Self { feeds_return, cursor_blinks, cursor_visible, ..Self::default() };
+        let Self { newline_mode, cursor_blinks, cursor_visible, .. } = *self;
+        *self = Self { newline_mode, cursor_blinks, cursor_visible, ..Self::default() };
     }
 
-    /// The mouse is left alone.
+    /// DECSTR; the mouse modes stay.
     pub(super) fn soft_reset(&mut self) {
-        let Self { mouse, mouse_encoding, feeds_return, cursor_blinks, .. } = *self;
-        let (others, keyboards) = (std::mem::take(&mut self.others), std::mem::take(&mut self.keyboards));
-        let modified_keys = self.modified_keys;
+        let Self { mouse, mouse_encoding, newline_mode, cursor_blinks, .. } = *self;
+        let (other_private, kitty_keyboard_flags) =
+            (std::mem::take(&mut self.other_private), std::mem::take(&mut self.kitty_keyboard_flags));
+        let modify_other_keys = self.modify_other_keys;
         *self = Self {
-            feeds_return,
+            newline_mode,
             cursor_blinks,
             mouse,
             mouse_encoding,
-            others,
-            keyboards,
-            modified_keys,
+            other_private,
+            kitty_keyboard_flags,
+            modify_other_keys,
             ..Self::default()
         };
     }
 
-    /// kitty's keyboard protocol: `CSI > flags u`, `CSI < count u`, `CSI = flags ; how u`.
-    pub(super) fn change_keyboard(&mut self, private: u8, first: u16, second: u16) {
+    /// kitty's keyboard protocol: `CSI > flags u`, `CSI < count u`, `CSI = flags ; mode u`.
+    pub(super) fn change_kitty_keyboard(&mut self, private: u8, first: u16, second: u16) {
         match private {
-            b'>' if self.keyboards.len() < MOST_KEYBOARDS => self.keyboards.push(first),
-            b'<' => self.keyboards.truncate(self.keyboards.len().saturating_sub(usize::from(first.max(1)))),
+            b'>' if self.kitty_keyboard_flags.len() < MAX_KEYBOARD_STACK => self.kitty_keyboard_flags.push(first),
+            b'<' => self
+                .kitty_keyboard_flags
+                .truncate(self.kitty_keyboard_flags.len().saturating_sub(usize::from(first.max(1)))),
             b'=' => {
-                let before = self.keyboards.pop().unwrap_or(0);
-                self.keyboards.push(match second {
+                let before = self.kitty_keyboard_flags.pop().unwrap_or(0);
+                self.kitty_keyboard_flags.push(match second {
                     2 => before | first,
                     3 => before & !first,
                     _ => first,
@@ -145,8 +148,8 @@ impl Modes {
 impl Model {
     pub(super) fn set_mode(&mut self, number: usize, on: bool) {
         match number {
-            4 => self.modes.inserts = on,
-            20 => self.modes.feeds_return = Some(on),
+            4 => self.modes.insert_mode = on,
+            20 => self.modes.newline_mode = Some(on),
             _ => {}
         }
     }
@@ -158,12 +161,12 @@ impl Model {
             2 if on => (0..4).for_each(|level| self.charsets.designate(level, Charset::Ascii)),
             6 => {
                 modes.origin = on;
-                self.go_to(0, 0);
+                self.move_to(0, 0);
             }
-            7 => modes.wraps = on,
+            7 => modes.autowrap = on,
             12 => modes.cursor_blinks = Some(on),
             25 => modes.cursor_visible = on,
-            45 => modes.wraps_back = on,
+            45 => modes.reverse_wrap = on,
             66 => modes.application_keypad = on,
             9 | 1000 | 1002 | 1003 => {
                 modes.mouse = match number {
@@ -199,13 +202,13 @@ impl Model {
                     }
                 }
             }
-            // Another width would need a window that obeys.
+            // 80 or 132 columns would need a window that changes its size.
             2 | 3 => {}
             _ => {
                 if let Ok(number) = u16::try_from(number)
-                    && (modes.others.len() < MOST_OTHERS || modes.others.contains_key(&number))
+                    && (modes.other_private.len() < MAX_OTHER_MODES || modes.other_private.contains_key(&number))
                 {
-                    modes.others.insert(number, on);
+                    modes.other_private.insert(number, on);
                 }
             }
         }

@@ -1,45 +1,45 @@
-//! Characters onto the screen: where they wrap, what they push away, and what joins what.
+//! Printing characters: wrapping, inserting, and joining combining marks.
 
 use super::Model;
 use super::cell::{Cell, Glyph};
-use super::width::width;
+use super::width_table::width;
 
-/// A program that means it fills a line, or a screen.
-const MOST_REPEATED: usize = 10_000;
+/// Limit of `CSI b`: enough to fill a screen.
+const MAX_REPEATS: usize = 10_000;
 
 impl Model {
     pub(super) fn print(&mut self, text: &str) {
-        let look = self.look;
+        let attrs = self.attrs;
         let x = self.buffer().x;
         let line = self.buffer().current();
-        // Over the second half of a wide character.
+        // Printing over the second half of a wide character erases its first half.
         if x > 0 && line.width_at(x - 1) == Some(2) {
-            line.set(x - 1, Cell::empty(look));
+            line.set(x - 1, Cell::empty(attrs));
         }
         for character in text.chars() {
             self.print_one(self.charsets.current.map(character));
         }
         let x = self.buffer().x;
         let line = self.buffer().current();
-        // What was its first half is overwritten.
+        // The first half of this character was overwritten.
         if line.cell(x).is_some_and(Cell::is_tail) {
-            line.set(x, Cell::empty(look));
+            line.set(x, Cell::empty(attrs));
         }
     }
 
     fn print_one(&mut self, character: char) {
-        let (cols, look) = (self.cols, self.look);
-        let own = width(character);
-        let joins = own == 0 && self.preceding != 0;
-        // A mark is as wide as what it joins.
-        let wide = if joins { self.preceding } else { own };
-        self.preceding = wide;
-        if !joins && self.buffer().x + usize::from(wide) > cols {
-            if self.modes.wraps {
+        let (cols, attrs) = (self.cols, self.attrs);
+        let own_width = width(character);
+        let joins = own_width == 0 && self.preceding_width != 0;
+        // A combining mark has the width of the character that it joins.
+        let width = if joins { self.preceding_width } else { own_width };
+        self.preceding_width = width;
+        if !joins && self.buffer().x + usize::from(width) > cols {
+            if self.modes.autowrap {
                 self.wrap();
             } else {
                 self.buffer().x = cols - 1;
-                if wide == 2 {
+                if width == 2 {
                     return;
                 }
             }
@@ -54,26 +54,26 @@ impl Model {
             }
             return;
         }
-        if self.modes.inserts {
+        if self.modes.insert_mode {
             let line = self.buffer().current();
-            line.insert(x, usize::from(wide), look);
+            line.insert(x, usize::from(width), attrs);
         }
         let buffer = self.buffer();
-        buffer.current().set(x, Cell { glyph: Glyph::One(character), width: wide, look });
-        if wide == 2 {
-            buffer.current().set(x + 1, Cell { glyph: Glyph::Empty, width: 0, look });
+        buffer.current().set(x, Cell { glyph: Glyph::One(character), width, attrs });
+        if width == 2 {
+            buffer.current().set(x + 1, Cell { glyph: Glyph::Empty, width: 0, attrs });
         }
-        buffer.x += usize::from(wide.max(1));
+        buffer.x += usize::from(width.max(1));
     }
 
-    /// The line is full: goes on at the beginning of the next one.
+    /// Moves from a full line to the beginning of the next one.
     fn wrap(&mut self) {
-        let (look, erased, rows, cols) = (self.look, self.look.erased(), self.rows, self.cols);
+        let (attrs, erased, rows, cols) = (self.attrs, self.attrs.erased(), self.rows, self.cols);
         let buffer = self.buffer();
         let x = std::mem::take(&mut buffer.x);
         let line = buffer.current();
         for col in x..cols {
-            line.set(col, Cell::empty(look));
+            line.set(col, Cell::empty(attrs));
         }
         buffer.y += 1;
         if buffer.y == buffer.bottom + 1 {
@@ -85,17 +85,19 @@ impl Model {
         }
     }
 
-    /// The character before it, so many times.
+    /// Prints the preceding character `count` more times.
     pub(super) fn repeat(&mut self, count: usize) {
         let x = self.buffer().x;
-        let Some(at) = x.checked_sub(usize::from(self.preceding)).filter(|_| self.preceding != 0) else { return };
+        let Some(at) = x.checked_sub(usize::from(self.preceding_width)).filter(|_| self.preceding_width != 0) else {
+            return;
+        };
         let mut text = String::new();
         if let Some(cell) = self.buffer().current().cell(at) {
             cell.push_to(&mut text);
         }
-        // More would only run through the scrollback.
-        let most = self.cells().min(MOST_REPEATED);
-        for _ in 0..count.min(most) {
+        // More repeats would only move through the scrollback.
+        let max_repeats = self.cells().min(MAX_REPEATS);
+        for _ in 0..count.min(max_repeats) {
             self.print(&text);
         }
     }

@@ -1,10 +1,10 @@
-//! What was wrapped at the edge of a screen is wrapped anew when the screen has another width.
+//! Reflow: wraps long lines again when the width of the screen changes.
 //!
-//! As the terminals of browsers do it, to the cell: what a client that was there all the time has on its screen, one that comes
-//! later must be given. Lines that the cursor is in stay as they are, because the program writes them anew itself.
+//! It works like xterm.js, to the cell: a client that attaches later must get the same screen as one that was attached
+//! all the time. The lines of the cursor are not reflowed, because the program redraws them itself.
 
 use super::buffer::Buffer;
-use super::cell::{Cell, Look};
+use super::cell::{Attributes, Cell};
 use super::line::Line;
 
 impl Buffer {
@@ -16,8 +16,8 @@ impl Buffer {
         }
     }
 
-    /// The lines that begin at `first` and go on by wrapping.
-    fn wrapped_from(&self, first: usize) -> usize {
+    /// How many lines belong to the wrapped line that starts at `first`.
+    fn wrapped_count(&self, first: usize) -> usize {
         1 + self.lines.iter().skip(first + 1).take_while(|line| line.wrapped).count()
     }
 
@@ -26,7 +26,7 @@ impl Buffer {
         let mut removed: Vec<(usize, usize)> = Vec::new();
         let mut first = 0;
         while first + 1 < self.lines.len() {
-            let count = self.wrapped_from(first);
+            let count = self.wrapped_count(first);
             if count > 1 && !(first..first + count).contains(&cursor) {
                 let surplus = self.join(first, count, cols);
                 if surplus > 0 {
@@ -46,7 +46,7 @@ impl Buffer {
             }
             self.y = self.y.saturating_sub(1);
             if self.lines.len() < rows {
-                self.lines.push_back(Line::blank(cols, Look::default()));
+                self.lines.push_back(Line::blank(cols, Attributes::default()));
             }
         }
         if total > 0 {
@@ -54,7 +54,7 @@ impl Buffer {
         }
     }
 
-    /// Moves the cells of some lines together; how many lines at their end are not needed any more.
+    /// Joins the cells of `count` lines; returns how many lines at their end are no longer needed.
     fn join(&mut self, first: usize, count: usize, cols: usize) -> usize {
         let lengths: Vec<usize> = (0..count).map(|n| self.wrapped_length(first, count, n)).collect();
         let (mut to, mut col) = (0, lengths[0]);
@@ -71,27 +71,27 @@ impl Buffer {
                 (from, taken) = (from + 1, 0);
             }
             if col == 0 && to > 0 && self.lines[first + to - 1].width_at(cols - 1) == Some(2) {
-                // A wide character is not torn apart.
+                // Keep both halves of a wide character on one line.
                 self.copy((first + to - 1, cols - 1), (first + to, 0), 1);
-                self.lines[first + to - 1].set(cols - 1, Cell::empty(Look::default()));
+                self.lines[first + to - 1].set(cols - 1, Cell::empty(Attributes::default()));
                 col = 1;
             }
         }
         if to < count {
-            self.lines[first + to].erase(col, cols, Look::default(), false);
+            self.lines[first + to].erase(col, cols, Attributes::default(), false);
         }
-        (1..count).rev().take_while(|n| *n > to || self.lines[first + n].used() == 0).count()
+        (1..count).rev().take_while(|n| *n > to || self.lines[first + n].used_cols() == 0).count()
     }
 
-    /// How many cells of the `n`th of some lines count.
+    /// How many cells of the `n`th of these lines belong to the text.
     fn wrapped_length(&self, first: usize, count: usize, n: usize) -> usize {
         let line = &self.lines[first + n];
         if n == count - 1 {
-            return line.used();
+            return line.used_cols();
         }
         let last = self.cols - 1;
         let ends_empty = line.cell(last).is_some_and(|cell| !cell.has_content() && cell.width == 1);
-        // It was left empty because the wide character that follows had no room.
+        // The last cell was left empty because the wide character that follows did not fit.
         if ends_empty && self.lines[first + n + 1].width_at(0) == Some(2) { last } else { self.cols }
     }
 
@@ -105,10 +105,10 @@ impl Buffer {
     fn split_lines(&mut self, cols: usize, rows: usize) {
         let mut inserted = 0;
         let mut end = self.lines.len();
-        // Where new lines come, and which; from the last to the first.
+        // Where new lines are inserted, from the last to the first.
         let mut additions: Vec<(usize, Vec<Line>)> = Vec::new();
         while end > 0 {
-            // Lines at the end may have made way meanwhile.
+            // Lines at the end may have been removed in the meantime.
             end = end.min(self.lines.len());
             let last = end - 1;
             let mut first = last;
@@ -117,15 +117,15 @@ impl Buffer {
             }
             end = first;
             let count = last - first + 1;
-            let fits = !self.lines[last].wrapped && self.lines[last].used() <= cols;
+            let fits = !self.lines[last].wrapped && self.lines[last].used_cols() <= cols;
             if fits || (first..=last).contains(&(self.base + self.y)) {
                 continue;
             }
             let pieces = self.pieces(first, count, cols);
             let more = pieces.len().saturating_sub(count);
-            let room = self.max_lines();
+            let max_lines = self.max_lines();
             let before = if self.base == 0 && self.y + 1 != self.lines.len() { self.y } else { self.lines.len() };
-            let trimmed = (before + more).saturating_sub(room);
+            let trimmed = (before + more).saturating_sub(max_lines);
             let extra = self.split(first, count, &pieces, cols);
             if !extra.is_empty() {
                 inserted += extra.len();
@@ -139,7 +139,7 @@ impl Buffer {
                     } else {
                         self.base += 1;
                     }
-                } else if self.base < room.min(self.lines.len() + inserted).saturating_sub(rows) {
+                } else if self.base < max_lines.min(self.lines.len() + inserted).saturating_sub(rows) {
                     self.base += 1;
                 }
             }
@@ -150,7 +150,8 @@ impl Buffer {
         self.lines.drain(..surplus);
     }
 
-    /// All at once: to make way for one after the other would move what follows each time. From the last place to the first.
+    /// Inserts all lines in one pass: inserting them one by one would move the rest of the lines each time. `additions`
+    /// is sorted from the last position to the first.
     fn insert_lines(&mut self, additions: Vec<(usize, Vec<Line>)>) {
         let mut rest = std::mem::take(&mut self.lines).into_iter();
         let mut taken = 0;
@@ -162,15 +163,15 @@ impl Buffer {
         self.lines.extend(rest);
     }
 
-    /// How many cells each of the new lines will have.
+    /// The lengths of the new lines.
     fn pieces(&self, first: usize, count: usize, cols: usize) -> Vec<usize> {
         let lengths: Vec<usize> = (0..count).map(|n| self.wrapped_length(first, count, n)).collect();
         let needed: usize = lengths.iter().sum();
         let mut pieces = Vec::new();
-        let (mut line, mut col, mut there) = (0, 0, 0);
-        while there < needed {
-            if needed - there < cols {
-                pieces.push(needed - there);
+        let (mut line, mut col, mut covered) = (0, 0, 0);
+        while covered < needed {
+            if needed - covered < cols {
+                pieces.push(needed - covered);
                 break;
             }
             col += cols;
@@ -182,12 +183,12 @@ impl Buffer {
             col -= usize::from(is_torn);
             let length = cols - usize::from(is_torn);
             pieces.push(length);
-            there += length;
+            covered += length;
         }
         pieces
     }
 
-    /// Spreads the cells of some lines over as many as `pieces` says; those that have no line yet are returned.
+    /// Distributes the cells of `count` lines over lines of the lengths `pieces`; returns the lines beyond `count`.
     fn split(&mut self, first: usize, count: usize, pieces: &[usize], cols: usize) -> Vec<Line> {
         let mut all: Vec<Cell> = Vec::new();
         for n in 0..count {
@@ -197,17 +198,17 @@ impl Buffer {
         let mut cells = all.into_iter();
         let mut added = Vec::new();
         for (n, length) in pieces.iter().enumerate() {
-            let mut fresh = Line::blank(cols, Look::default());
-            fresh.wrapped = true;
-            let line = if n < count { &mut self.lines[first + n] } else { &mut fresh };
+            let mut new_line = Line::blank(cols, Attributes::default());
+            new_line.wrapped = true;
+            let line = if n < count { &mut self.lines[first + n] } else { &mut new_line };
             for (col, cell) in cells.by_ref().take(*length).enumerate() {
                 line.set(col, cell);
             }
             if *length < cols {
-                line.set(*length, Cell::empty(Look::default()));
+                line.set(*length, Cell::empty(Attributes::default()));
             }
             if n >= count {
-                added.push(fresh);
+                added.push(new_line);
             }
         }
         added
@@ -219,9 +220,9 @@ mod tests {
     use crate::attach::Size;
     use crate::screen::Model;
 
-    /// It took 40 seconds, because each new line made all others move.
+    // Regression: this took 40 seconds, because each inserted line moved all others.
     #[test]
-    fn a_very_long_line_in_a_very_narrow_window() {
+    fn a_very_long_line_is_reflowed_to_a_very_narrow_window() {
         let mut model = Model::new(Size { cols: 640, rows: 24 });
         let text: String = (0..320_000).map(|n| char::from(b'a' + (n % 26) as u8)).collect();
         model.feed(text.as_bytes());
@@ -234,9 +235,9 @@ mod tests {
             .rev()
             .take(3)
             .map(|line| {
-                let mut shown = String::new();
-                line.cells().for_each(|cell| cell.push_to(&mut shown));
-                shown
+                let mut text = String::new();
+                line.cells().for_each(|cell| cell.push_to(&mut text));
+                text
             })
             .collect();
         assert!(before_the_prompt.iter().any(|line| line.starts_with(last[1])), "{before_the_prompt:?}");

@@ -1,8 +1,10 @@
-//! How many cells a character takes: ranges of those that do not take one. What Unicode 11 says of them, as the terminals of
-//! browsers read it; `web/reference/widths.mjs` prints the list, and `web/run.mjs` fails if this one is another.
+//! Cell widths of characters: all have width 1 except those in this table.
+//!
+//! The ranges follow Unicode 11 as xterm.js reads it. `web/reference/widths.mjs` prints the table, and `web/run.mjs`
+//! fails if this one differs.
 
 #[rustfmt::skip]
-pub(super) const NOT_ONE: &[(u32, u32, u8)] = &[
+pub(super) const EXCEPTIONS: &[(u32, u32, u8)] = &[
     (0x300, 0x36f, 0), (0x483, 0x489, 0), (0x591, 0x5bd, 0), (0x5bf, 0x5bf, 0), (0x5c1, 0x5c2, 0), (0x5c4, 0x5c5, 0),
     (0x5c7, 0x5c7, 0), (0x600, 0x605, 0), (0x610, 0x61a, 0), (0x61c, 0x61c, 0), (0x64b, 0x65f, 0), (0x670, 0x670, 0),
     (0x6d6, 0x6dd, 0), (0x6df, 0x6e4, 0), (0x6e7, 0x6e8, 0), (0x6ea, 0x6ed, 0), (0x70f, 0x70f, 0), (0x711, 0x711, 0),
@@ -90,3 +92,30 @@ pub(super) const NOT_ONE: &[(u32, u32, u8)] = &[
     (0x1fa78, 0x1fa7a, 2), (0x1fa80, 0x1fa82, 2), (0x1fa90, 0x1fa95, 2), (0x20000, 0x2fffd, 2), (0x30000, 0x3fffd, 2),
     (0xe0001, 0xe0001, 0), (0xe0020, 0xe007f, 0), (0xe0100, 0xe01ef, 0),
 ];
+
+pub(super) fn width(character: char) -> u8 {
+    let code = u32::from(character);
+    if code < 0x300 {
+        // The soft hyphen is invisible but takes a cell.
+        return u8::from(!character.is_control());
+    }
+    let after = EXCEPTIONS.partition_point(|(first, ..)| *first <= code);
+    let range = after.checked_sub(1).map(|before| EXCEPTIONS[before]);
+    range.filter(|(_, last, _)| code <= *last).map_or(1, |(.., width)| width)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn narrow_wide_and_combining_characters_have_their_widths() {
+        let widths: Vec<u8> = "aé\u{ad}─世\u{301}한😀\u{200d}\u{fe0f}\u{1100}\u{1160}".chars().map(width).collect();
+        assert_eq!(widths, [1, 1, 1, 1, 2, 0, 2, 2, 0, 0, 2, 0]);
+    }
+
+    #[test]
+    fn the_ranges_are_sorted_and_disjoint() {
+        assert!(EXCEPTIONS.windows(2).all(|pair| pair[0].0 <= pair[0].1 && pair[0].1 < pair[1].0));
+    }
+}

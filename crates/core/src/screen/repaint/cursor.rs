@@ -1,49 +1,51 @@
-//! Where the cursor is and was saved, and what comes with it: character sets, tabs, the rows that scroll.
+//! The cursor, the saved cursor, character sets, tabs and the scroll region.
 
 use std::fmt::Write as _;
 
-use super::Pen;
-use crate::screen::model::{Buffer, Cell, Charset, Look, Model, Style};
+use super::RepaintWriter;
+use crate::screen::model::{Attributes, Buffer, Cell, Charset, Model, Style};
 
-/// Something other than the upper left corner was saved.
-pub(super) fn is_notable(buffer: &Buffer) -> bool {
+/// Whether the saved cursor differs from the default.
+pub(super) fn has_saved_cursor(buffer: &Buffer) -> bool {
     let saved = &buffer.saved;
-    (saved.x, saved_row(buffer)) != (0, 0) || saved_look(buffer) != Look::default() || saved.charset != Charset::Ascii
+    (saved.x, saved_row(buffer)) != (0, 0)
+        || saved_attrs(buffer) != Attributes::default()
+        || saved.charset != Charset::Ascii
 }
 
-/// Where on the screen a saved cursor would be restored.
+/// The row at which the saved cursor would be restored.
 pub(super) fn saved_row(buffer: &Buffer) -> usize {
     buffer.saved.line.saturating_sub(buffer.base)
 }
 
-fn saved_look(buffer: &Buffer) -> Look {
+fn saved_attrs(buffer: &Buffer) -> Attributes {
     let saved = &buffer.saved;
     let underline = u8::from(saved.is_underlined || saved.style.has(Style::UNDERLINE));
-    Look { fg: saved.fg, bg: saved.bg, style: saved.style, underline, ..Look::default() }
+    Attributes { fg: saved.fg, bg: saved.bg, style: saved.style, underline, ..Attributes::default() }
 }
 
-impl Pen<'_> {
-    /// What each of the two screens has of its own: tabs, a saved cursor, rows that scroll.
-    pub(super) fn belongings(&mut self, buffer: &Buffer, saved_above: bool) {
-        if !buffer.has_usual_tabs() {
+impl RepaintWriter<'_> {
+    /// The state of one buffer: tabs, saved cursor, scroll region.
+    pub(super) fn write_buffer_state(&mut self, buffer: &Buffer, saved_above: bool) {
+        if !buffer.has_default_tabs() {
             self.put("\x1b[3g");
             for col in buffer.tabs.iter().filter(|col| **col < self.model.cols) {
-                self.go_to(0, *col);
+                self.move_to(0, *col);
                 self.put("\x1bH");
             }
         }
-        if is_notable(buffer) && !saved_above {
-            self.saved(buffer, saved_row(buffer));
+        if has_saved_cursor(buffer) && !saved_above {
+            self.save_cursor(buffer, saved_row(buffer));
         }
         if (buffer.top, buffer.bottom) != (0, self.model.rows - 1) {
             let _ = write!(self.out, "\x1b[{};{}r", buffer.top + 1, buffer.bottom + 1);
         }
     }
 
-    pub(super) fn saved(&mut self, buffer: &Buffer, row: usize) {
+    pub(super) fn save_cursor(&mut self, buffer: &Buffer, row: usize) {
         let saved = buffer.saved;
-        self.look(saved_look(buffer));
-        self.go_to(row.min(self.model.rows - 1), saved.x.min(self.model.cols - 1));
+        self.set_attrs(saved_attrs(buffer));
+        self.move_to(row.min(self.model.rows - 1), saved.x.min(self.model.cols - 1));
         if saved.charset != Charset::Ascii {
             self.designate('(', saved.charset);
         }
@@ -51,22 +53,22 @@ impl Pen<'_> {
         if saved.charset != Charset::Ascii {
             self.designate('(', Charset::Ascii);
         }
-        self.look(Look::default());
+        self.set_attrs(Attributes::default());
     }
 
-    fn designate(&mut self, place: char, charset: Charset) {
-        let _ = write!(self.out, "\x1b{place}{}", char::from(charset.designator()));
+    fn designate(&mut self, level: char, charset: Charset) {
+        let _ = write!(self.out, "\x1b{level}{}", char::from(charset.designator()));
     }
 
-    fn charsets(&mut self, is_restored: bool) {
+    fn write_charsets(&mut self, is_restored: bool) {
         let mut charsets = self.model.charsets;
         if !is_restored {
-            // What comes next is worth more than what was designated, should both not be possible.
+            // The current set matters more than the designated one, if both cannot be restored.
             charsets.designated[charsets.level] = charsets.current;
         }
-        for (place, charset) in "()*+".chars().zip(charsets.designated) {
+        for (level, charset) in "()*+".chars().zip(charsets.designated) {
             if charset != Charset::Ascii {
-                self.designate(place, charset);
+                self.designate(level, charset);
             }
         }
         self.put(match charsets.level {
@@ -77,36 +79,36 @@ impl Pen<'_> {
         });
     }
 
-    /// Where it is, and how what comes next will look.
-    pub(super) fn cursor(&mut self) {
+    /// The position of the cursor, and the attributes of the next character.
+    pub(super) fn write_cursor(&mut self) {
         let Model { modes, charsets, cols, .. } = self.model;
         let buffer = self.model.active();
-        // A restored cursor has brought its own character set: restored again, it does so again.
+        // Restoring a cursor also restored its character set: do the same here.
         let is_restored =
             charsets.current != charsets.designated[charsets.level] && charsets.current == buffer.saved.charset;
         if is_restored {
-            self.charsets(true);
+            self.write_charsets(true);
             self.put("\x1b8");
-            self.look = None;
+            self.attrs = None;
         }
         if modes.origin {
             self.put("\x1b[?6h");
         }
-        if modes.origin && !self.model.shows_alternate && !(buffer.top..=buffer.bottom).contains(&buffer.y) {
-            // It was left there by the other screen, and only from there can it be brought.
+        if modes.origin && !self.model.alternate_active && !(buffer.top..=buffer.bottom).contains(&buffer.y) {
+            // Only a switch from the other buffer can leave the cursor outside of the scroll region.
             self.put("\x1b[?47h");
-            self.go_to(buffer.y, buffer.x.min(cols - 1));
+            self.move_to(buffer.y, buffer.x.min(cols - 1));
             self.put("\x1b[?47l");
         } else {
-            self.go_to(self.row_of(buffer), buffer.x.min(cols - 1));
+            self.move_to(self.row_of(buffer), buffer.x.min(cols - 1));
         }
         if buffer.x >= *cols {
-            self.last_cell(buffer);
+            self.reprint_last_cell(buffer);
         }
         if !is_restored {
-            self.charsets(false);
+            self.write_charsets(false);
         }
-        self.look(self.model.look);
+        self.set_attrs(self.model.attrs);
     }
 
     /// The row of the cursor, as a program would count it.
@@ -114,34 +116,35 @@ impl Pen<'_> {
         if self.model.modes.origin { buffer.y.saturating_sub(buffer.top) } else { buffer.y }
     }
 
-    /// The line is full, and the next character will wrap: that can only be said by printing the last one again.
-    fn last_cell(&mut self, buffer: &Buffer) {
+    /// Prints the last cell of a full line again: only that leaves the cursor where the next character wraps.
+    fn reprint_last_cell(&mut self, buffer: &Buffer) {
         let Some(line) = buffer.row(buffer.y) else { return };
         let (row, last) = (self.row_of(buffer), self.model.cols - 1);
         let col = if line.cell(last).is_some_and(Cell::is_tail) { last - 1 } else { last };
         let Some(cell) = line.cell(col) else { return };
-        self.look(cell.look);
-        self.go_to(row, col);
+        self.set_attrs(cell.attrs);
+        self.move_to(row, col);
         if cell.has_content() {
             cell.push_to(&mut self.out);
         } else if line.cells().all(|other| other == cell) {
-            // The whole line was erased since.
+            // The whole line was erased afterwards.
             self.put("x\x1b[1K");
         }
     }
 
-    /// What stands before the cursor, once more: a mark that comes next joins it, and `CSI b` repeats it.
-    pub(super) fn preceding(&mut self) {
+    /// Prints the character before the cursor again, so that a combining mark can join it and `CSI b` can repeat it.
+    pub(super) fn reprint_preceding(&mut self) {
         let model = self.model;
         let buffer = model.active();
-        let Some(col) = buffer.x.checked_sub(usize::from(model.preceding())).filter(|col| *col < buffer.x) else {
+        let Some(col) = buffer.x.checked_sub(usize::from(model.preceding_width())).filter(|col| *col < buffer.x) else {
             return;
         };
         let cell = buffer.row(buffer.y).and_then(|line| line.cell(col));
-        let is_plain = !model.modes.inserts && model.charsets.current == Charset::Ascii && buffer.x < model.cols;
-        let same = |cell: &&Cell| cell.has_content() && cell.width == model.preceding() && cell.look == model.look;
+        let is_plain = !model.modes.insert_mode && model.charsets.current == Charset::Ascii && buffer.x < model.cols;
+        let same =
+            |cell: &&Cell| cell.has_content() && cell.width == model.preceding_width() && cell.attrs == model.attrs;
         if let Some(cell) = cell.filter(same).filter(|_| is_plain) {
-            self.go_to(self.row_of(buffer), col);
+            self.move_to(self.row_of(buffer), col);
             cell.push_to(&mut self.out);
         }
     }

@@ -1,74 +1,76 @@
-//! A screen as the bytes that make it: what a terminal that has just been switched on must print to show the same.
+//! Repaint: a model as the bytes that make a fresh terminal show the same screen.
 
+mod attributes;
 mod cursor;
 mod lines;
-mod look;
 mod modes;
 
 use std::fmt::Write as _;
 
-use self::cursor::{is_notable, saved_row};
-use super::model::{Look, Model};
+use self::cursor::{has_saved_cursor, saved_row};
+use super::model::{Attributes, Model};
 
-const SCROLLBACK_CELLS: usize = 200_000;
+/// A very wide screen gets fewer lines of scrollback: each cell may need a sequence of its own.
+const MAX_SCROLLBACK_CELLS: usize = 200_000;
 
-/// The bytes for a model, with as many lines above its screen. What the model keeps back is not in them.
+/// The bytes for a model, with up to `scrollback` lines above its screen. They do not include pending bytes.
 pub fn repaint(model: &Model, scrollback: usize) -> String {
-    // Of a very wide screen fewer lines: each of their cells may be a sequence of its own.
-    let scrollback = scrollback.min(SCROLLBACK_CELLS / model.cols);
-    let mut pen = Pen { out: String::with_capacity(4096), model, look: Some(Look::default()), link_bytes: 0 };
-    pen.put("\x1bc");
-    pen.palette();
-    // What the other screen has saved is kept while it is not shown.
-    if !model.shows_alternate && is_notable(&model.alternate) {
-        pen.put("\x1b[?47h");
-        pen.saved(&model.alternate, saved_row(&model.alternate));
-        pen.put("\x1b[?47l");
+    let scrollback = scrollback.min(MAX_SCROLLBACK_CELLS / model.cols);
+    let mut writer =
+        RepaintWriter { out: String::with_capacity(4096), model, attrs: Some(Attributes::default()), link_bytes: 0 };
+    writer.put("\x1bc");
+    writer.write_palette();
+    // The alternate buffer keeps its saved cursor while it is inactive.
+    if !model.alternate_active && has_saved_cursor(&model.alternate) {
+        writer.put("\x1b[?47h");
+        writer.save_cursor(&model.alternate, saved_row(&model.alternate));
+        writer.put("\x1b[?47l");
     }
-    let saved_above = pen.lines(&model.main, scrollback);
-    pen.belongings(&model.main, saved_above);
-    if model.shows_alternate {
-        pen.go_to(model.main.y, model.main.x.min(model.cols - 1));
-        pen.put("\x1b[?47h");
-        pen.lines(&model.alternate, 0);
-        pen.belongings(&model.alternate, false);
+    let saved_above = writer.write_lines(&model.main, scrollback);
+    writer.write_buffer_state(&model.main, saved_above);
+    if model.alternate_active {
+        writer.move_to(model.main.y, model.main.x.min(model.cols - 1));
+        writer.put("\x1b[?47h");
+        writer.write_lines(&model.alternate, 0);
+        writer.write_buffer_state(&model.alternate, false);
     }
-    pen.cursor();
-    pen.modes();
-    pen.preceding();
-    pen.out
+    writer.write_cursor();
+    writer.write_modes();
+    writer.reprint_preceding();
+    writer.out
 }
 
-/// The same for a terminal that shows other things, which it gets back when the program ends: what the program has drawn on the
-/// alternate screen, and what it has switched on. Nothing if it draws on the main one.
+/// The bytes for a terminal with other contents, which it shows again when the program ends: the alternate screen and
+/// the modes. Empty if the program draws on the main screen.
 pub(super) fn overlay(model: &Model) -> String {
-    if !model.shows_alternate {
+    if !model.alternate_active {
         return String::new();
     }
-    let mut pen = Pen { out: String::with_capacity(4096), model, look: Some(Look::default()), link_bytes: 0 };
-    pen.put("\x1b[?1049h\x1b[m\x1b[2J\x1b[H");
-    pen.lines(&model.alternate, 0);
-    pen.belongings(&model.alternate, false);
-    pen.cursor();
-    pen.modes();
-    pen.out
+    let mut writer =
+        RepaintWriter { out: String::with_capacity(4096), model, attrs: Some(Attributes::default()), link_bytes: 0 };
+    writer.put("\x1b[?1049h\x1b[m\x1b[2J\x1b[H");
+    writer.write_lines(&model.alternate, 0);
+    writer.write_buffer_state(&model.alternate, false);
+    writer.write_cursor();
+    writer.write_modes();
+    writer.out
 }
 
-struct Pen<'a> {
+struct RepaintWriter<'a> {
     out: String,
     model: &'a Model,
-    /// How the next character would look; `None`: not known.
-    look: Option<Look>,
-    /// What links have taken so far.
+    /// Attributes of the next character; `None`: unknown.
+    attrs: Option<Attributes>,
+    /// Bytes written for links so far.
     link_bytes: usize,
 }
 
-impl Pen<'_> {
+impl RepaintWriter<'_> {
     fn put(&mut self, text: &str) {
         self.out.push_str(text);
     }
 
-    fn go_to(&mut self, row: usize, col: usize) {
+    fn move_to(&mut self, row: usize, col: usize) {
         let _ = write!(self.out, "\x1b[{};{}H", row + 1, col + 1);
     }
 }

@@ -1,88 +1,87 @@
 //! The log against a naive model that keeps everything.
 
-mod invariants;
 mod operations;
 mod reading;
 mod recording;
-mod source;
 
-use outlive_holder::log::hold::Token;
-use outlive_holder::log::{Beginning, LogReader, LogWriter, Stream};
+use outlive_holder::log::lease::LeaseId;
+use outlive_holder::log::{LogReader, LogStart, LogWriter, Stream};
 use proptest::prelude::*;
 
 use self::operations::{Op, op};
-use self::source::Source;
-use crate::printed::{RESERVE, STREAMS};
+use self::recording::OutputSource;
+use crate::pattern::{RESERVE, STREAMS};
 
 const DRAIN_MARKS: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
 struct Reader {
     offset: u64,
-    /// Its hold: the token, and where it was put.
-    hold: Option<(Token, u64)>,
+    /// The id and offset of its lease.
+    lease: Option<(LeaseId, u64)>,
     epoch: u32,
 }
 
-/// A hold whose reader has gone.
+/// A lease whose reader is lost.
 #[derive(Clone, Copy, Debug)]
-struct Left {
-    token: Token,
-    held: u64,
-    /// Where its reader had come to.
-    offset: u64,
+struct AbandonedLease {
+    id: LeaseId,
+    lease_offset: u64,
+    /// How far its reader had read.
+    read_to: u64,
 }
 
 struct World {
     writer: LogWriter,
     reader: LogReader,
-    sources: [Source; 2],
+    sources: [OutputSource; 2],
     /// Everything that was ever recorded.
     bytes: Vec<u8>,
     marks: Vec<(u64, Stream)>,
     readers: Vec<Reader>,
-    left: Vec<Left>,
+    abandoned: Vec<AbandonedLease>,
     epoch: u32,
     serial: u32,
-    /// The writer's clock runs ahead of the real one by this much.
-    later: u64,
+    /// How far the writer's clock is ahead of the real one.
+    clock_skew_ms: u64,
     mark_slots: u64,
-    /// Until here a drain may have overrun holds.
-    overrun: u64,
+    /// Up to this offset a drain may have overwritten leased bytes.
+    drained_to: u64,
 }
 
 impl World {
     fn new(budget: u64) -> Self {
-        let writer = LogWriter::create(budget, RESERVE, Beginning::default()).unwrap();
+        let writer = LogWriter::create(budget, RESERVE, LogStart::default()).unwrap();
         let reader = LogReader::open(writer.file().try_clone_to_owned().unwrap()).unwrap();
         let mark_slots = (reader.capacity() / 64).next_multiple_of(256);
         Self {
             writer,
             reader,
-            sources: [Source::new(), Source::new()],
+            sources: [OutputSource::new(), OutputSource::new()],
             bytes: Vec::new(),
             marks: Vec::new(),
             readers: Vec::new(),
-            left: Vec::new(),
+            abandoned: Vec::new(),
             epoch: 1,
             serial: 1,
-            later: 0,
+            clock_skew_ms: 0,
             mark_slots,
-            overrun: 0,
+            drained_to: 0,
         }
     }
 
-    fn holds(&self) -> Vec<(Token, u64)> {
-        let living = self.readers.iter().filter_map(|reader| reader.hold);
-        living.chain(self.left.iter().map(|left| (left.token, left.held))).collect()
+    /// Ids and offsets of all leases, held or abandoned.
+    fn leases(&self) -> Vec<(LeaseId, u64)> {
+        let held = self.readers.iter().filter_map(|reader| reader.lease);
+        held.chain(self.abandoned.iter().map(|lease| (lease.id, lease.lease_offset))).collect()
     }
 
-    /// Does this hold stop the writer now?
-    fn stops(&self, held: u64) -> bool {
-        // The marks are a ring as well, with some slots set aside for the drain.
-        let given_up = (self.marks.len() + 1 + DRAIN_MARKS).saturating_sub(self.mark_slots as usize);
-        let by_marks = given_up > 0 && self.marks.get(given_up).is_some_and(|(offset, _)| held < *offset);
-        held + self.reader.window() <= self.bytes.len() as u64 || by_marks
+    /// Whether a lease at this offset blocks the writer now.
+    fn is_blocked_by(&self, lease: u64) -> bool {
+        // The marks are a ring as well, with some slots reserved for the drain.
+        let discarded = (self.marks.len() + 1 + DRAIN_MARKS).saturating_sub(self.mark_slots as usize);
+        let by_marks = discarded > 0 && self.marks.get(discarded).is_some_and(|(offset, _)| lease < *offset);
+        lease + self.reader.window() <= self.bytes.len() as u64 || by_marks
     }
 
     fn apply(&mut self, op: &Op) {
@@ -91,63 +90,101 @@ impl World {
             Op::Record { stream } => drop(self.record(stream)),
             Op::Flood { stream, count } => self.flood(stream, count),
             Op::Trickle { chunks, size } => self.trickle(chunks, size),
-            Op::Drain { stream, most } => self.drain(stream, most),
-            Op::RecordMuchLater { stream } => self.record_much_later(stream),
+            Op::Drain { stream, count } => self.drain(stream, count),
+            Op::RecordAfterTimeouts { stream } => self.record_after_timeouts(stream),
             Op::Attach { lossless, part } => self.attach(lossless, part),
-            Op::Read { reader, most } => drop(self.read(reader, most)),
+            Op::Read { reader, max_bytes } => drop(self.read(reader, max_bytes)),
             Op::ReadAll { reader } => while self.read(reader, 1 << 20) > 0 {},
             Op::Advance { reader, lag } => {
-                if let Some(Reader { offset, hold: Some((token, held)), .. }) = self.readers.get_mut(reader) {
-                    let to = offset.saturating_sub(lag).max(*held);
-                    assert!(self.reader.advance_hold(*token, to, *offset).is_some(), "voided without a reason");
-                    *held = to;
+                if let Some(Reader { offset, lease: Some((id, lease_offset)), .. }) = self.readers.get_mut(reader) {
+                    let target = offset.saturating_sub(lag).max(*lease_offset);
+                    assert!(self.reader.advance_lease(*id, target, *offset).is_some(), "revoked without a reason");
+                    *lease_offset = target;
                 }
             }
-            Op::Leave { reader } => self.leave(reader),
-            Op::Return { left, back } => {
-                if let Some(left) = self.left.get(left).copied()
+            Op::Abandon { reader } => self.abandon(reader),
+            Op::Reclaim { abandoned, back } => {
+                if let Some(lost) = self.abandoned.get(abandoned).copied()
                     && self.readers.len() < 4
                 {
-                    let offset = left.offset.saturating_sub(back).max(left.held);
-                    let hold = self.take_hold(offset, true);
-                    self.adopted(offset);
-                    self.readers.push(Reader { offset, hold, epoch: self.epoch });
+                    let offset = lost.read_to.saturating_sub(back).max(lost.lease_offset);
+                    let lease = self.acquire_lease(offset, true);
+                    self.check_reclaimed(offset);
+                    self.readers.push(Reader { offset, lease, epoch: self.epoch });
                 }
             }
-            Op::Close { reader } => {
+            Op::Release { reader } => {
                 if reader < self.readers.len()
-                    && let Some((token, _)) = self.readers.remove(reader).hold
+                    && let Some((id, _)) = self.readers.remove(reader).lease
                 {
-                    self.reader.free_hold(token);
-                    assert!(!self.reader.holds(token));
+                    self.reader.release_lease(id);
+                    assert!(!self.reader.has_lease(id));
                 }
             }
-            Op::ServerDies => {
-                self.writer.leave_holds_of(self.epoch);
-                let (dead, living) = self.readers.drain(..).partition(|reader| reader.epoch == self.epoch);
-                self.readers = living;
-                let dead: Vec<Reader> = dead;
-                self.left.extend(
-                    dead.into_iter().filter_map(|reader| {
-                        reader.hold.map(|(token, held)| Left { token, held, offset: reader.offset })
-                    }),
-                );
-                self.epoch += 1;
-            }
+            Op::ServerDies => self.kill_server(),
             Op::ReopenReader => self.reader = self.reader.try_clone().unwrap(),
-            Op::AdoptWriter => {
+            Op::ReopenWriter => {
                 self.writer = LogWriter::adopt(self.writer.file().try_clone_to_owned().unwrap()).unwrap();
             }
         }
-        self.check();
+        self.check_invariants();
+    }
+
+    fn kill_server(&mut self) {
+        self.writer.abandon_leases_of(self.epoch);
+        let (lost, remaining): (Vec<Reader>, _) = self.readers.drain(..).partition(|reader| reader.epoch == self.epoch);
+        self.readers = remaining;
+        self.abandoned.extend(lost.into_iter().filter_map(|reader| {
+            let (id, lease_offset) = reader.lease?;
+            Some(AbandonedLease { id, lease_offset, read_to: reader.offset })
+        }));
+        self.epoch += 1;
+    }
+
+    fn check_invariants(&self) {
+        let (tail, head) = (self.reader.tail(), self.reader.head());
+        assert_eq!(head, self.bytes.len() as u64);
+        assert!(tail <= head);
+        assert!(head - tail <= self.reader.capacity());
+        let marks = self.reader.marks();
+        assert_eq!(marks.end, self.marks.len() as u64);
+        // Leased bytes stay, except after a drain beyond the reserve.
+        for (id, offset) in self.leases() {
+            assert!(self.reader.has_lease(id), "a lease vanished: {offset}");
+            // A reader may acquire a lease on bytes that were overwritten before.
+            assert!(tail <= offset.max(self.drained_to), "leased byte {offset} overwritten, tail {tail}");
+        }
+        // Bytes within the budget stay as long as there are marks for them.
+        let due = head.saturating_sub(self.reader.budget());
+        let short_of_marks = marks.end - marks.start + 16 >= self.mark_slots;
+        assert!(tail <= due || short_of_marks || self.drained_to > 0, "budget not kept: {tail}..{head}");
+        if head > tail {
+            let first = self.reader.mark(marks.start).expect("a mark covers the tail");
+            assert!(first.offset <= tail, "the oldest byte has a mark");
+        }
+        let count = marks.end - marks.start;
+        for number in (0..16).map(|part| marks.start + count * part / 16).filter(|number| *number < marks.end) {
+            let mark = self.reader.mark(number).unwrap();
+            assert_eq!((mark.offset, mark.stream), self.marks[number as usize]);
+            assert_eq!(mark.sequence, number + 1);
+        }
+        for offset in (0..8).map(|part| tail + (head - tail) * part / 8).filter(|offset| *offset < head) {
+            let expected = self.marks.partition_point(|(start, _)| *start <= offset) as u64 - 1;
+            assert_eq!(self.reader.mark_of(offset), Some(expected));
+        }
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, max_shrink_iters: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 256,
+        max_shrink_iters: 400,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn the_log_is_what_a_naive_model_says(
+    fn the_log_behaves_like_a_naive_model(
         budget in prop_oneof![Just(1u64), Just(200_000), Just(600_000)],
         ops in prop::collection::vec(op(), 1..80),
     ) {
@@ -155,10 +192,10 @@ proptest! {
         for op in &ops {
             world.apply(op);
         }
-        // Every reader can go on to the end, and a lossless one misses nothing.
+        // Every reader can read to the end, and a lossless one misses nothing.
         for index in 0..world.readers.len() {
             while world.read(index, 1 << 16) > 0 {}
         }
-        world.check();
+        world.check_invariants();
     }
 }

@@ -1,4 +1,4 @@
-//! All that can happen to a log, in any order.
+//! Everything that can happen to a log, in any order.
 
 use proptest::prelude::*;
 
@@ -11,22 +11,22 @@ pub(super) enum Op {
     Record {
         stream: usize,
     },
-    /// Prints and records until so much has gone through, or a hold stops it.
+    /// Prints and records `count` bytes, unless a lease blocks it.
     Flood {
         stream: usize,
         count: usize,
     },
-    /// As many chunks of a few bytes.
+    /// Prints and records many chunks of a few bytes, unless a lease blocks it.
     Trickle {
         chunks: usize,
         size: usize,
     },
     Drain {
         stream: usize,
-        most: usize,
+        count: usize,
     },
-    /// A record after everybody's time is over.
-    RecordMuchLater {
+    /// Records after the timeouts of all leases.
+    RecordAfterTimeouts {
         stream: usize,
     },
     Attach {
@@ -35,7 +35,7 @@ pub(super) enum Op {
     },
     Read {
         reader: usize,
-        most: usize,
+        max_bytes: usize,
     },
     ReadAll {
         reader: usize,
@@ -44,20 +44,20 @@ pub(super) enum Op {
         reader: usize,
         lag: u64,
     },
-    Leave {
+    Abandon {
         reader: usize,
     },
-    /// Comes back for what it was given last.
-    Return {
-        left: usize,
+    /// A lost reader returns, for bytes that it may have read already.
+    Reclaim {
+        abandoned: usize,
         back: u64,
     },
-    Close {
+    Release {
         reader: usize,
     },
     ServerDies,
     ReopenReader,
-    AdoptWriter,
+    ReopenWriter,
 }
 
 pub(super) fn op() -> impl Strategy<Value = Op> {
@@ -68,17 +68,17 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         4 => stream.clone().prop_map(|stream| Op::Record { stream }),
         4 => (stream.clone(), 1..600_000usize).prop_map(|(stream, count)| Op::Flood { stream, count }),
         2 => (1..9_000usize, 1..5usize).prop_map(|(chunks, size)| Op::Trickle { chunks, size }),
-        1 => (stream.clone(), 1..40_000usize).prop_map(|(stream, most)| Op::Drain { stream, most }),
-        1 => stream.prop_map(|stream| Op::RecordMuchLater { stream }),
+        1 => (stream.clone(), 1..40_000usize).prop_map(|(stream, count)| Op::Drain { stream, count }),
+        1 => stream.prop_map(|stream| Op::RecordAfterTimeouts { stream }),
         4 => (any::<bool>(), any::<u8>()).prop_map(|(lossless, part)| Op::Attach { lossless, part }),
-        6 => (reader.clone(), 1..200_000usize).prop_map(|(reader, most)| Op::Read { reader, most }),
+        6 => (reader.clone(), 1..200_000usize).prop_map(|(reader, max_bytes)| Op::Read { reader, max_bytes }),
         3 => reader.clone().prop_map(|reader| Op::ReadAll { reader }),
         6 => (reader.clone(), 0..50_000u64).prop_map(|(reader, lag)| Op::Advance { reader, lag }),
-        2 => reader.clone().prop_map(|reader| Op::Leave { reader }),
-        3 => (reader.clone(), 0..2000u64).prop_map(|(left, back)| Op::Return { left, back }),
-        1 => reader.prop_map(|reader| Op::Close { reader }),
+        2 => reader.clone().prop_map(|reader| Op::Abandon { reader }),
+        3 => (reader.clone(), 0..2000u64).prop_map(|(abandoned, back)| Op::Reclaim { abandoned, back }),
+        1 => reader.prop_map(|reader| Op::Release { reader }),
         1 => Just(Op::ServerDies),
         1 => Just(Op::ReopenReader),
-        1 => Just(Op::AdoptWriter),
+        1 => Just(Op::ReopenWriter),
     ]
 }

@@ -1,14 +1,14 @@
-//! The readers' side: they come, hold, read, leave and come back.
+//! The readers' side: readers attach, acquire leases, read, abandon and reclaim.
 
-use outlive_holder::log::hold::Token;
+use outlive_holder::log::lease::LeaseId;
 
-use super::{Left, Reader, World};
+use super::{AbandonedLease, Reader, World};
 
 impl World {
-    pub(super) fn take_hold(&mut self, offset: u64, comes_back: bool) -> Option<(Token, u64)> {
+    pub(super) fn acquire_lease(&mut self, offset: u64, reclaim: bool) -> Option<(LeaseId, u64)> {
         self.serial += 1;
-        let token = Token::new(self.epoch, self.serial);
-        self.reader.take_hold(token, offset, comes_back).map(|_| (token, offset))
+        let id = LeaseId::new(self.epoch, self.serial);
+        self.reader.acquire_lease(id, offset, reclaim).map(|_| (id, offset))
     }
 
     pub(super) fn attach(&mut self, lossless: bool, part: u8) {
@@ -17,49 +17,49 @@ impl World {
         }
         let (tail, head) = (self.reader.tail(), self.reader.head());
         let offset = tail + (head - tail) * u64::from(part) / 255;
-        let hold = if lossless { self.take_hold(offset, false) } else { None };
-        self.readers.push(Reader { offset, hold, epoch: self.epoch });
+        let lease = if lossless { self.acquire_lease(offset, false) } else { None };
+        self.readers.push(Reader { offset, lease, epoch: self.epoch });
     }
 
-    /// A reader that came back may have taken the place of one that left at or before its offset.
-    pub(super) fn adopted(&mut self, offset: u64) {
+    /// A returning reader may have replaced one abandoned lease at or before its offset.
+    pub(super) fn check_reclaimed(&mut self, offset: u64) {
         let log = &self.reader;
-        let gone: Vec<_> = self.left.iter().filter(|left| !log.holds(left.token)).copied().collect();
-        assert!(gone.len() <= 1, "a hold takes the place of one");
-        assert!(gone.iter().all(|left| left.held <= offset), "took over a hold that lies further on");
-        self.left.retain(|left| log.holds(left.token));
+        let replaced: Vec<_> = self.abandoned.iter().filter(|lease| !log.has_lease(lease.id)).copied().collect();
+        assert!(replaced.len() <= 1, "a lease replaces one abandoned lease");
+        assert!(replaced.iter().all(|lease| lease.lease_offset <= offset), "reclaimed a lease at a later offset");
+        self.abandoned.retain(|lease| log.has_lease(lease.id));
     }
 
-    pub(super) fn read(&mut self, index: usize, most: usize) -> usize {
+    pub(super) fn read(&mut self, index: usize, max_bytes: usize) -> usize {
         let Some(reader) = self.readers.get_mut(index) else { return 0 };
-        let mut room = Vec::new();
-        match self.reader.read_at(reader.offset, most, &mut room) {
+        let mut bytes = Vec::new();
+        match self.reader.read_at(reader.offset, max_bytes, &mut bytes) {
             Ok(count) => {
                 let at = reader.offset as usize;
-                assert!(room == self.bytes[at..at + count], "wrong bytes at {at}");
+                assert!(bytes == self.bytes[at..at + count], "wrong bytes at {at}");
                 assert!(count > 0 || reader.offset == self.bytes.len() as u64, "nothing to read before the head");
                 reader.offset += count as u64;
                 count
             }
-            Err(gone) => {
-                assert!(gone.oldest > reader.offset, "a gap leads forward");
-                assert_eq!(gone.oldest, self.reader.tail());
+            Err(overwritten) => {
+                assert!(overwritten.oldest > reader.offset, "a gap leads forward");
+                assert_eq!(overwritten.oldest, self.reader.tail());
                 assert!(
-                    reader.hold.is_none_or(|(_, held)| held > reader.offset || held < self.overrun),
-                    "held bytes are gone: {reader:?} {gone:?}"
+                    reader.lease.is_none_or(|(_, offset)| offset > reader.offset || offset < self.drained_to),
+                    "leased bytes were overwritten: {reader:?} {overwritten:?}"
                 );
-                reader.offset = gone.oldest;
+                reader.offset = overwritten.oldest;
                 1
             }
         }
     }
 
-    pub(super) fn leave(&mut self, index: usize) {
+    pub(super) fn abandon(&mut self, index: usize) {
         if index < self.readers.len() {
             let reader = self.readers.remove(index);
-            if let Some((token, held)) = reader.hold {
-                self.reader.leave_hold(token);
-                self.left.push(Left { token, held, offset: reader.offset });
+            if let Some((id, lease_offset)) = reader.lease {
+                self.reader.abandon_lease(id);
+                self.abandoned.push(AbandonedLease { id, lease_offset, read_to: reader.offset });
             }
         }
     }

@@ -1,44 +1,70 @@
-//! The writer's side: what is printed is recorded, unless a hold stops it.
+//! The writer's side: output is recorded unless a lease blocks it.
 
-use std::os::fd::AsFd;
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
 
 use outlive_holder::clock;
-use outlive_holder::log::hold::{LEAVE_MS, STALL_MS};
-use outlive_holder::log::{CHUNK_BYTES, Recorded};
+use outlive_holder::log::lease::{RECLAIM_TIMEOUT_MS, STALL_TIMEOUT_MS};
+use outlive_holder::log::{CHUNK_BYTES, RecordOutcome, Stream};
 
 use super::World;
-use crate::printed::STREAMS;
+use crate::pattern::{STREAMS, pattern, pipe, write_all};
+
+/// One output stream of a program, with a real pipe.
+pub(super) struct OutputSource {
+    read: OwnedFd,
+    write: OwnedFd,
+    /// Written by the program, not yet recorded.
+    unrecorded: VecDeque<u8>,
+    written: u64,
+}
+
+impl OutputSource {
+    pub(super) fn new() -> Self {
+        let (read, write) = pipe();
+        Self { read, write, unrecorded: VecDeque::new(), written: 0 }
+    }
+
+    pub(super) fn print(&mut self, stream: Stream, count: usize) {
+        // Writes do not share pages of a pipe, so the bound leaves space for the worst case.
+        let count = count.min((256 * 1024usize).saturating_sub(self.unrecorded.len()));
+        let seed = (stream as u64) << 40;
+        let bytes: Vec<u8> = (0..count as u64).map(|at| pattern(seed + self.written + at)).collect();
+        write_all(&self.write, &bytes);
+        self.written += count as u64;
+        self.unrecorded.extend(bytes);
+    }
+}
 
 impl World {
-    /// What the log has taken from a pipe since the last look.
-    fn account(&mut self, stream: usize) {
+    /// Updates the model by the bytes that the log has read since the last call.
+    fn update_model(&mut self, stream: usize) {
         let before = self.bytes.len() as u64;
         let head = self.writer.head();
         assert!(head >= before);
-        let taken = (head - before) as usize;
-        let waiting = &mut self.sources[stream].waiting;
-        assert!(taken <= waiting.len(), "recorded more than was printed");
-        self.bytes.extend(waiting.drain(..taken));
-        // One mark per chunk, and no chunk is longer than one turn.
+        let count = (head - before) as usize;
+        let unrecorded = &mut self.sources[stream].unrecorded;
+        assert!(count <= unrecorded.len(), "recorded more than was printed");
+        self.bytes.extend(unrecorded.drain(..count));
         let chunks = self.reader.marks().end - self.marks.len() as u64;
         if chunks > 0 {
-            let oldest_held = self.holds().iter().map(|(_, held)| *held).min().unwrap_or(u64::MAX);
-            let due = head.saturating_sub(self.reader.budget()).min(oldest_held);
+            let oldest_lease = self.leases().iter().map(|(_, offset)| *offset).min().unwrap_or(u64::MAX);
+            let due = head.saturating_sub(self.reader.budget()).min(oldest_lease);
             assert!(self.reader.tail() >= due, "budget exceeded: {}..{head}", self.reader.tail());
         }
-        assert_eq!(chunks, (head - before).div_ceil(CHUNK_BYTES as u64), "one mark per turn");
+        assert_eq!(chunks, (head - before).div_ceil(CHUNK_BYTES as u64), "one mark per chunk");
         self.marks.extend((before..head).step_by(CHUNK_BYTES).map(|at| (at, STREAMS[stream])));
     }
 
-    pub(super) fn record(&mut self, stream: usize) -> Recorded {
-        let before = self.holds();
-        let now = clock::boot_ms() + self.later;
+    pub(super) fn record(&mut self, stream: usize) -> RecordOutcome {
+        let before = self.leases();
+        let now = clock::boot_ms() + self.clock_skew_ms;
         let outcome = self.writer.record_at(now, self.sources[stream].read.as_fd(), STREAMS[stream]);
-        self.account(stream);
-        if outcome == Recorded::Blocked {
+        self.update_model(stream);
+        if outcome == RecordOutcome::Blocked {
             assert!(
-                self.holds().iter().any(|(_, held)| self.stops(*held)),
-                "blocked although no hold is in the way: head {} holds {before:?}",
+                self.leases().iter().any(|(_, offset)| self.is_blocked_by(*offset)),
+                "blocked although no lease is in the way: head {} leases {before:?}",
                 self.bytes.len()
             );
         }
@@ -48,10 +74,10 @@ impl World {
     pub(super) fn flood(&mut self, stream: usize, count: usize) {
         let end = self.bytes.len() + count;
         while self.bytes.len() < end {
-            if self.sources[stream].waiting.is_empty() {
+            if self.sources[stream].unrecorded.is_empty() {
                 self.sources[stream].print(STREAMS[stream], (end - self.bytes.len()).min(70_000));
             }
-            if self.record(stream) == Recorded::Blocked {
+            if self.record(stream) == RecordOutcome::Blocked {
                 return;
             }
         }
@@ -60,47 +86,48 @@ impl World {
     pub(super) fn trickle(&mut self, chunks: usize, size: usize) {
         for number in 0..chunks {
             let stream = number % 2;
-            if self.sources[stream].waiting.is_empty() {
+            if self.sources[stream].unrecorded.is_empty() {
                 self.sources[stream].print(STREAMS[stream], size);
             }
-            if self.record(stream) == Recorded::Blocked {
+            if self.record(stream) == RecordOutcome::Blocked {
                 return;
             }
         }
     }
 
-    pub(super) fn drain(&mut self, stream: usize, most: usize) {
-        self.sources[stream].print(STREAMS[stream], most);
-        let waiting = self.sources[stream].waiting.len();
-        self.writer.drain(self.sources[stream].read.as_fd(), STREAMS[stream], waiting);
-        self.account(stream);
-        assert!(self.sources[stream].waiting.is_empty(), "a drain takes what was there");
+    pub(super) fn drain(&mut self, stream: usize, count: usize) {
+        self.sources[stream].print(STREAMS[stream], count);
+        let available = self.sources[stream].unrecorded.len();
+        self.writer.drain(self.sources[stream].read.as_fd(), STREAMS[stream], available);
+        self.update_model(stream);
+        assert!(self.sources[stream].unrecorded.is_empty(), "a drain records all available bytes");
         let head = self.bytes.len() as u64;
-        self.overrun = self.overrun.max(head.saturating_sub(self.reader.capacity()));
+        self.drained_to = self.drained_to.max(head.saturating_sub(self.reader.capacity()));
     }
 
-    /// Time passes until every reader that stops the program has lost its right to.
-    pub(super) fn record_much_later(&mut self, stream: usize) {
+    /// Records after the timeouts of all leases that block the writer.
+    pub(super) fn record_after_timeouts(&mut self, stream: usize) {
         self.sources[stream].print(STREAMS[stream], 1);
-        let innocent: Vec<_> = self.holds().into_iter().filter(|(_, held)| !self.stops(*held)).collect();
-        // The first look opens the window of those that stop it; the second is after its end.
-        while self.record(stream) != Recorded::Blocked {
-            if self.sources[stream].waiting.is_empty() {
+        let not_blocking: Vec<_> =
+            self.leases().into_iter().filter(|(_, offset)| !self.is_blocked_by(*offset)).collect();
+        // The first attempt starts the stall timers of the blocking leases; the second one is after their end.
+        while self.record(stream) != RecordOutcome::Blocked {
+            if self.sources[stream].unrecorded.is_empty() {
                 return;
             }
         }
-        self.later = LEAVE_MS.max(STALL_MS) + 1;
+        self.clock_skew_ms = RECLAIM_TIMEOUT_MS.max(STALL_TIMEOUT_MS) + 1;
         let outcome = self.record(stream);
-        self.later = 0;
-        assert_ne!(outcome, Recorded::Blocked, "nobody may stop a program for longer");
-        for (token, held) in innocent {
-            assert!(self.stops(held) || self.reader.holds(token), "voided without a reason: {held}");
+        self.clock_skew_ms = 0;
+        assert_ne!(outcome, RecordOutcome::Blocked, "no lease may block the writer for longer");
+        for (id, offset) in not_blocking {
+            assert!(self.is_blocked_by(offset) || self.reader.has_lease(id), "revoked without a reason: {offset}");
         }
         let log = &self.reader;
-        self.left.retain(|left| log.holds(left.token));
+        self.abandoned.retain(|abandoned| log.has_lease(abandoned.id));
         for reader in &mut self.readers {
-            if reader.hold.is_some_and(|(token, _)| !log.holds(token)) {
-                reader.hold = None;
+            if reader.lease.is_some_and(|(id, _)| !log.has_lease(id)) {
+                reader.lease = None;
             }
         }
     }

@@ -1,4 +1,4 @@
-//! `outlive session exec`: a command in a session, its output as it comes, its exit code as ours.
+//! `outlive session exec`: run a command in a session, stream its output and return its exit code.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -11,46 +11,45 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::path;
-use crate::cli::failure::{Failure, Problem, Result};
+use super::session_path;
+use crate::cli::client::backoff::{self, Backoff};
+use crate::cli::client::sse::{SseEvent, SseParser};
+use crate::cli::client::{ApiRequest, Client};
+use crate::cli::error::{CliError, Problem, Result};
 use crate::cli::output;
-use crate::cli::spec::milliseconds;
-use crate::cli::text::amount;
-use crate::cli::text::environment::{self, Change};
-use crate::cli::wire::backoff::{self, Backoff};
-use crate::cli::wire::client::{Call, Client};
-use crate::cli::wire::sse::{Event, Parser};
+use crate::cli::spec::millis;
+use crate::cli::text::environment::{self, EnvChange};
+use crate::cli::text::units;
 
-/// Attempts in a row at a server that is not there, about half a minute.
-const MOST_ATTEMPTS: u32 = 12;
+/// Failed attempts in a row before giving up, about half a minute.
+const MAX_ATTEMPTS: u32 = 12;
 
 /// Run a command in a session
 ///
-/// Its exit code is ours; 124 after --timeout, 130 after Ctrl-C, which interrupts the command and keeps the shell, 125 if
-/// outlive itself failed. Should the server die meanwhile, nothing is lost.
+/// Exits with the exit code of the command, 124 after --timeout, 130 after Ctrl-C, or 125 if outlive itself failed.
+/// Ctrl-C interrupts the command; the shell keeps running. No output is lost if the server restarts.
 #[derive(clap::Args)]
 pub(crate) struct Exec {
-    /// Id of the session
+    /// Session ID
     id: String,
-    /// Interrupt it after this time (500ms, 10s, 5m)
-    #[arg(long, value_name = "DURATION", value_parser = amount::duration)]
+    /// Interrupt the command after this time (500ms, 10s, 5m)
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     timeout: Option<Duration>,
-    /// Folder for this command only
+    /// Working directory for this command only
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
-    /// Set a variable for this command only; NAME- unsets it, NAME alone passes on the value it has here
-    #[arg(short = 'e', long = "env", value_name = "NAME=VALUE", value_parser = environment::change)]
-    env: Vec<Change>,
-    /// Give it our stdin, to its end
+    /// Set an environment variable for this command only; NAME- unsets it, NAME passes the local value
+    #[arg(short = 'e', long = "env", value_name = "NAME=VALUE", value_parser = environment::parse_change)]
+    env: Vec<EnvChange>,
+    /// Read stdin to its end and pass it to the command
     #[arg(short = 'i', long)]
     stdin: bool,
-    /// A line for the shell; several words are joined by blanks
+    /// Shell command line; words are joined with spaces
     #[arg(required = true, trailing_var_arg = true)]
     command: Vec<String>,
 }
 
-/// How a command ended, as far as a caller cares.
-pub(super) struct Ended {
+pub(super) struct ExecResult {
     pub(super) exit_code: i32,
     pub(super) shell_exited: bool,
     pub(super) cwd: Option<String>,
@@ -60,81 +59,82 @@ impl Exec {
     pub(super) async fn execute(self, client: Arc<Client>) -> Result<i32> {
         let mut body = json!({ "command": self.command.join(" "), "source": "user" });
         if let Some(limit) = self.timeout {
-            body["timeoutMs"] = milliseconds(limit).into();
+            body["timeoutMs"] = millis(limit).into();
         }
         if let Some(cwd) = &self.cwd {
             body["cwd"] = cwd.as_str().into();
         }
-        let env = environment::merge(&self.env, &[], |name| std::env::var(name).ok()).map_err(Failure::Usage)?;
+        let env = environment::merge(&self.env, &[], |name| std::env::var(name).ok()).map_err(CliError::Usage)?;
         if !env.is_empty() {
             body["env"] = json!(env);
         }
         if self.stdin {
             let mut bytes = Vec::new();
-            std::io::stdin().read_to_end(&mut bytes).map_err(|error| Failure::Here(error.to_string()))?;
+            std::io::stdin().read_to_end(&mut bytes).map_err(|error| CliError::Local(error.to_string()))?;
             body["stdin"] = BASE64.encode(bytes).into();
             body["stdinEncoding"] = "base64".into();
         }
-        let ended = run(&client, &self.id, body, &mut interrupts()?).await?;
-        if ended.shell_exited {
-            output::remark("the shell of the session has ended");
+        let result = run(&client, &self.id, body, &mut interrupt_signals()?).await?;
+        if result.shell_exited {
+            output::print_notice("the shell of the session has exited");
         }
-        Ok(ended.exit_code)
+        Ok(result.exit_code)
     }
 }
 
-/// Ctrl-C from now on: one that comes while nobody listens is not lost.
-pub(super) fn interrupts() -> Result<Signal> {
+/// Catches SIGINT from now on. A signal that arrives before `recv` is called is not lost.
+pub(super) fn interrupt_signals() -> Result<Signal> {
     Ok(signal(SignalKind::interrupt())?)
 }
 
-/// Runs it and shows what it prints. With a key of its own: after a lost connection the same command is asked for again.
-pub(super) async fn run(client: &Client, id: &str, mut body: Value, interrupts: &mut Signal) -> Result<Ended> {
+/// Runs a command and prints its output. The idempotency key lets it find the same command after a lost connection.
+pub(super) async fn run(client: &Client, id: &str, mut body: Value, interrupts: &mut Signal) -> Result<ExecResult> {
     body["stream"] = true.into();
     body["encoding"] = "base64".into();
     let key = format!("cli-{:016x}{:016x}", backoff::random(), backoff::random());
-    let call = Call::post(path(id, "/exec")).json(body).header("idempotency-key", key);
-    let mut telling = Telling::default();
+    let request = ApiRequest::post(session_path(id, "/exec")).json(body).header("idempotency-key", key);
+    let mut printer = ExecPrinter::default();
     let (mut backoff, mut failed) = (Backoff::default(), 0);
     loop {
-        match client.stream(&call).await {
+        match client.stream(&request).await {
             Ok(stream) => {
                 failed = 0;
-                if let Some(ended) = telling.follow(client, id, stream, interrupts).await? {
-                    return Ok(ended);
+                if let Some(result) = printer.follow(client, id, stream, interrupts).await? {
+                    return Ok(result);
                 }
             }
-            Err(failure) if failure.is_passing() && failed < MOST_ATTEMPTS => failed += 1,
-            Err(failure) => return Err(failure),
+            Err(error) if error.is_transient() && failed < MAX_ATTEMPTS => failed += 1,
+            Err(error) => return Err(error),
         }
         tokio::time::sleep(backoff.next()).await;
     }
 }
 
-/// How much has been told.
+/// Prints the output of a command, across several connections.
 #[derive(Default)]
-struct Telling {
+struct ExecPrinter {
+    /// Offset that follows the last printed byte.
     offset: u64,
-    exec: String,
+    exec_id: String,
 }
 
-impl Telling {
-    /// `None`: the connection was lost.
+impl ExecPrinter {
+    /// Returns `None` if the connection was lost.
     async fn follow(
         &mut self,
         client: &Client,
         id: &str,
         mut stream: Incoming,
         interrupts: &mut Signal,
-    ) -> Result<Option<Ended>> {
-        let mut parser = Parser::default();
+    ) -> Result<Option<ExecResult>> {
+        let mut parser = SseParser::default();
         loop {
             let frame = tokio::select! {
                 frame = stream.frame() => frame,
-                // Before its id is known there is nothing to interrupt: the stream begins with it.
-                _ = interrupts.recv(), if !self.exec.is_empty() => {
-                    let path = path(id, &format!("/execs/{}/cancel", self.exec));
-                    client.ask(Call::post(path).repeatable()).await?;
+                // The first event has the ID of the command, which the cancel request needs.
+                _ = interrupts.recv(), if !self.exec_id.is_empty() => {
+                    let path = session_path(id, &format!("/execs/{}/cancel", self.exec_id));
+                    client.send(ApiRequest::post(path).idempotent()).await?;
                     continue;
                 }
             };
@@ -146,29 +146,29 @@ impl Telling {
                 if event.name == "error" && event.data.contains("\"server_replaced\"") {
                     return Ok(None);
                 }
-                if let Some(ended) = self.tell(&event)? {
-                    return Ok(Some(ended));
+                if let Some(result) = self.on_event(&event)? {
+                    return Ok(Some(result));
                 }
             }
         }
     }
 
-    fn tell(&mut self, event: &Event) -> Result<Option<Ended>> {
+    fn on_event(&mut self, event: &SseEvent) -> Result<Option<ExecResult>> {
         let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
         match event.name.as_str() {
-            "start" => data["execId"].as_str().unwrap_or_default().clone_into(&mut self.exec),
+            "start" => data["execId"].as_str().unwrap_or_default().clone_into(&mut self.exec_id),
             "stdout" | "stderr" => {
                 let offset = data["offset"].as_u64().unwrap_or(0);
                 let bytes = BASE64.decode(data["data"].as_str().unwrap_or_default()).unwrap_or_default();
-                // Told before the connection was lost.
-                let known = usize::try_from(self.offset.saturating_sub(offset)).unwrap_or(usize::MAX);
-                let new = bytes.get(known..).unwrap_or_default();
+                // Skip what was printed before the connection was lost.
+                let printed = usize::try_from(self.offset.saturating_sub(offset)).unwrap_or(usize::MAX);
+                let new = bytes.get(printed..).unwrap_or_default();
                 self.offset = self.offset.max(offset + bytes.len() as u64);
                 write(&event.name, new)?;
             }
-            "gap" => output::complain(format!("output from {} to {} is gone", data["from"], data["to"])),
+            "gap" => output::print_error(format!("output lost (offsets {} to {})", data["from"], data["to"])),
             "end" => {
-                return Ok(Some(Ended {
+                return Ok(Some(ExecResult {
                     exit_code: data["exitCode"].as_i64().unwrap_or(1) as i32,
                     shell_exited: data["shellExited"].as_bool().unwrap_or(false),
                     cwd: data["cwdAfter"].as_str().map(str::to_owned),
@@ -177,7 +177,7 @@ impl Telling {
             "error" => {
                 let text = |name: &str| data[name].as_str().unwrap_or_default().to_owned();
                 let problem = Problem { code: text("code"), detail: text("message"), ..Problem::default() };
-                return Err(Failure::Problem(Box::new(problem)));
+                return Err(CliError::Problem(Box::new(problem)));
             }
             _ => {}
         }
@@ -193,7 +193,7 @@ fn write(stream: &str, bytes: &[u8]) -> Result<()> {
         out.write_all(bytes).and_then(|()| out.flush())
     };
     written.map_err(|error| match error.kind() {
-        std::io::ErrorKind::BrokenPipe => Failure::OutputClosed,
-        _ => Failure::Here(error.to_string()),
+        std::io::ErrorKind::BrokenPipe => CliError::OutputClosed,
+        _ => CliError::Local(error.to_string()),
     })
 }

@@ -1,4 +1,4 @@
-//! `outlive session`: shells that remember, from the command line.
+//! `outlive session`: persistent shells.
 
 mod exec;
 mod shell;
@@ -8,88 +8,91 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::failure::{Failure, Result};
+use super::client::endpoint::escape;
+use super::client::{ApiRequest, Client};
+use super::error::{CliError, Result};
 use super::output;
-use super::spec::milliseconds;
+use super::spec::millis;
 use super::terminal;
-use super::text::amount;
-use super::text::environment::{self, Change};
+use super::text::environment::{self, EnvChange};
 use super::text::table::{Cell, Colour, render};
-use super::wire::client::{Call, Client};
-use super::wire::endpoint::escape;
+use super::text::units;
 
-/// Shells that remember folder, variables and functions from one command to the next
+/// Manage persistent shells
+///
+/// A session is a shell that keeps its directory, variables and functions between commands.
 #[derive(clap::Args)]
 pub(crate) struct Session {
     #[command(subcommand)]
-    what: What,
+    command: SessionCommand,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
-    /// Make a session and print its id
+enum SessionCommand {
+    /// Create a session and print its ID
     New(New),
     Exec(exec::Exec),
     /// List sessions
     Ls(Ls),
-    /// End sessions with everything that their commands left running
+    /// Remove sessions and kill the processes that they left running
     Rm(Rm),
     Shell(shell::Shell),
 }
 
 #[derive(clap::Args)]
 pub(crate) struct New {
-    /// The id it is to have
+    /// ID of the new session [default: generated]
     id: Option<String>,
-    /// bash, zsh, dash, busybox, or the path of one
+    /// Shell: bash, zsh, dash, busybox, or a path
     #[arg(long, value_name = "SHELL")]
     shell: Option<String>,
-    /// Folder to begin in [default: this one, if the server is on this machine]
+    /// Working directory [default: the current directory for a local server]
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
-    /// Set a variable; NAME- unsets it, NAME alone passes on the value it has here
-    #[arg(short = 'e', long = "env", value_name = "NAME=VALUE", value_parser = environment::change)]
-    env: Vec<Change>,
-    /// What the next command meets when the shell has ended
+    /// Set an environment variable; NAME- unsets it, NAME passes the local value
+    #[arg(short = 'e', long = "env", value_name = "NAME=VALUE", value_parser = environment::parse_change)]
+    env: Vec<EnvChange>,
+    /// If the shell has exited: fail, start a fresh shell, or restore its state
     #[arg(long, value_name = "POLICY", value_parser = ["fail", "fresh", "restore"], default_value = "fail")]
     on_exit: String,
-    /// Time limit of each command (500ms, 10s, 5m)
-    #[arg(long, value_name = "DURATION", value_parser = amount::duration)]
+    /// Interrupt each command after this time (500ms, 10s, 5m)
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     timeout: Option<Duration>,
-    /// Unix user of the shell
+    /// User to run the shell as
     #[arg(long, value_name = "USER")]
     user: Option<String>,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct Ls {
-    /// As the server tells it
+    /// Print as JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct Rm {
+    /// Session IDs
     #[arg(required = true)]
     ids: Vec<String>,
 }
 
 impl Session {
     /// Whether the exit code is that of a command.
-    pub(crate) fn runs_commands(&self) -> bool {
-        matches!(self.what, What::Exec(_) | What::Shell(_))
+    pub(crate) fn returns_program_code(&self) -> bool {
+        matches!(self.command, SessionCommand::Exec(_) | SessionCommand::Shell(_))
     }
 
     pub(crate) async fn execute(self, client: Arc<Client>) -> Result<i32> {
-        match self.what {
-            What::New(new) => {
-                output::line(new.create(&client).await?)?;
+        match self.command {
+            SessionCommand::New(new) => {
+                output::print_line(new.create(&client).await?)?;
                 Ok(0)
             }
-            What::Exec(exec) => exec.execute(client).await,
-            What::Ls(ls) => ls.execute(&client).await,
-            What::Rm(rm) => rm.execute(&client).await,
-            What::Shell(shell) => shell.execute(client).await,
+            SessionCommand::Exec(exec) => exec.execute(client).await,
+            SessionCommand::Ls(ls) => ls.execute(&client).await,
+            SessionCommand::Rm(rm) => rm.execute(&client).await,
+            SessionCommand::Shell(shell) => shell.execute(client).await,
         }
     }
 }
@@ -102,26 +105,26 @@ impl New {
                 body.insert(name.to_owned(), value);
             }
         };
-        let env = environment::merge(&self.env, &[], |name| std::env::var(name).ok()).map_err(Failure::Usage)?;
-        let here = || std::env::current_dir().ok().filter(|_| client.endpoint.is_here);
-        let cwd = self.cwd.clone().map(Into::into).or_else(here);
+        let env = environment::merge(&self.env, &[], |name| std::env::var(name).ok()).map_err(CliError::Usage)?;
+        let current = || std::env::current_dir().ok().filter(|_| client.endpoint.is_local);
+        let cwd = self.cwd.clone().map(Into::into).or_else(current);
         set("id", self.id.clone().map(Into::into));
         set("shell", self.shell.clone().map(Into::into));
         set("cwd", cwd.map(|path| json!(path)));
         set("env", (!env.is_empty()).then(|| json!(env)));
         set("onExit", Some(self.on_exit.clone().into()));
-        set("commandTimeoutMs", self.timeout.map(|limit| json!(milliseconds(limit))));
+        set("commandTimeoutMs", self.timeout.map(|limit| json!(millis(limit))));
         set("user", self.user.clone().map(Into::into));
-        let made = client.ask(Call::post("/v1/sessions").json(body.into())).await?;
-        Ok(made["id"].as_str().unwrap_or_default().to_owned())
+        let created = client.send(ApiRequest::post("/v1/sessions").json(body.into())).await?;
+        Ok(created["id"].as_str().unwrap_or_default().to_owned())
     }
 }
 
 impl Ls {
     async fn execute(self, client: &Client) -> Result<i32> {
-        let answer = client.ask(Call::get("/v1/sessions")).await?;
+        let response = client.send(ApiRequest::get("/v1/sessions")).await?;
         if self.json {
-            output::json(&answer)?;
+            output::print_json(&response)?;
             return Ok(0);
         }
         let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
@@ -141,26 +144,27 @@ impl Ls {
                 Cell::new(text(&session["cwd"])),
             ]
         };
-        let rows: Vec<_> = answer["sessions"].as_array().into_iter().flatten().map(row).collect();
+        let rows: Vec<_> = response["sessions"].as_array().into_iter().flatten().map(row).collect();
         let head = ["ID", "STATUS", "SHELL", "GENERATION", "QUEUED", "CWD"];
-        output::text(&render(&head, &rows, terminal::width(), terminal::wants_colours()))?;
+        output::print_text(&render(&head, &rows, terminal::width(), terminal::use_colours()))?;
         Ok(0)
     }
 }
 
 impl Rm {
     async fn execute(self, client: &Client) -> Result<i32> {
-        let mut worst = 0;
+        let mut max_code = 0;
         for id in &self.ids {
-            if let Err(failure) = client.ask(Call::delete(path(id, ""))).await {
-                worst = worst.max(failure.exit_code());
-                output::complain(failure);
+            if let Err(error) = client.send(ApiRequest::delete(session_path(id, ""))).await {
+                max_code = max_code.max(error.exit_code());
+                output::print_error(error);
             }
         }
-        Ok(worst)
+        Ok(max_code)
     }
 }
 
-fn path(id: &str, rest: &str) -> String {
-    format!("/v1/sessions/{}{rest}", escape(id))
+/// `/v1/sessions/ID` followed by `suffix`.
+fn session_path(id: &str, suffix: &str) -> String {
+    format!("/v1/sessions/{}{suffix}", escape(id))
 }

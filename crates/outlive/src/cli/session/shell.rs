@@ -1,4 +1,4 @@
-//! `outlive session shell`: a prompt whose lines are commands of a session.
+//! `outlive session shell`: interactive prompt for a session.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::sync::Arc;
@@ -6,36 +6,36 @@ use std::sync::Arc;
 use serde_json::json;
 use tokio::signal::unix::Signal;
 
-use super::{exec, path};
-use crate::cli::failure::Result;
+use super::{exec, session_path};
+use crate::cli::client::{ApiRequest, Client};
+use crate::cli::error::Result;
 use crate::cli::output;
-use crate::cli::wire::client::{Call, Client};
 
-/// A prompt on a session: each line is a command in its shell
+/// Open an interactive prompt for a session
 ///
-/// What another client runs in the same session meanwhile counts too. Ctrl-C interrupts a command, or gives up a line; end it
-/// with Ctrl-D: the session stays.
+/// Each line runs as a command in the session, which other clients may use at the same time. Ctrl-C interrupts the
+/// command or discards the line. Ctrl-D leaves; the session keeps running.
 #[derive(clap::Args)]
 pub(crate) struct Shell {
-    /// Id of the session
+    /// Session ID
     id: String,
 }
 
 impl Shell {
     pub(super) async fn execute(self, client: Arc<Client>) -> Result<i32> {
-        let session = client.ask(Call::get(path(&self.id, ""))).await?;
+        let session = client.send(ApiRequest::get(session_path(&self.id, ""))).await?;
         let mut cwd = session["cwd"].as_str().map(str::to_owned);
         let ends_with_shell = session["onExit"] == "fail";
-        let (mut code, mut interrupts) = (0, exec::interrupts()?);
+        let (mut code, mut interrupts) = (0, exec::interrupt_signals()?);
         while let Some(line) = self.read_line(cwd.as_deref(), &mut interrupts).await? {
             if line.trim().is_empty() {
                 continue;
             }
             let body = json!({ "command": line, "source": "user" });
-            let ended = exec::run(&client, &self.id, body, &mut interrupts).await?;
-            (code, cwd) = (ended.exit_code, ended.cwd.or(cwd));
-            if ended.shell_exited {
-                output::remark("the shell of the session has ended");
+            let result = exec::run(&client, &self.id, body, &mut interrupts).await?;
+            (code, cwd) = (result.exit_code, result.cwd.or(cwd));
+            if result.shell_exited {
+                output::print_notice("the shell of the session has exited");
                 if ends_with_shell {
                     break;
                 }
@@ -44,23 +44,23 @@ impl Shell {
         Ok(code)
     }
 
-    /// `None` at the end of our stdin.
+    /// Returns `None` at the end of stdin.
     async fn read_line(&self, cwd: Option<&str>, interrupts: &mut Signal) -> Result<Option<String>> {
         let prompt = format!("{}:{}$ ", self.id, cwd.unwrap_or("?"));
-        show(&prompt)?;
+        print_prompt(&prompt)?;
         let read = tokio::task::spawn_blocking(read_command);
         tokio::pin!(read);
         loop {
             tokio::select! {
                 read = &mut read => return Ok(read.map_err(std::io::Error::other).flatten()?),
-                // The terminal has thrown away what was typed; whoever reads goes on waiting.
-                _ = interrupts.recv() => show(&format!("\n{prompt}"))?,
+                // The terminal has discarded the line; the blocking read continues.
+                _ = interrupts.recv() => print_prompt(&format!("\n{prompt}"))?,
             }
         }
     }
 }
 
-/// A line that ends with a backslash goes on with the next one.
+/// Reads a command. A backslash at the end of a line continues it.
 fn read_command() -> std::io::Result<Option<String>> {
     let mut line = String::new();
     loop {
@@ -68,12 +68,12 @@ fn read_command() -> std::io::Result<Option<String>> {
         if !line.ends_with("\\\n") || count == 0 {
             return Ok((!line.is_empty()).then_some(line));
         }
-        show("> ")?;
+        print_prompt("> ")?;
     }
 }
 
-/// A prompt is for people.
-fn show(text: &str) -> std::io::Result<()> {
+/// Prints a prompt, unless stdin is redirected.
+fn print_prompt(text: &str) -> std::io::Result<()> {
     if !std::io::stdin().is_terminal() {
         return Ok(());
     }

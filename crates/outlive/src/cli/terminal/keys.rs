@@ -1,20 +1,20 @@
-//! Keys by name, and those that detach.
+//! Key names, and the key sequence for detaching.
 //!
-//! The default is `Ctrl-\ d`: `Ctrl-\` is what dtach and abduco use, no shell or editor needs it, and the `d` of
-//! tmux and screen keeps a slip of the finger harmless. Typed twice, the first key is sent once. Any other key
-//! after it is passed on together with it, so that `Ctrl-\ Ctrl-N` still reaches an editor.
+//! The default is `Ctrl-\ d`. dtach and abduco use `Ctrl-\`, and no shell or editor needs it; the `d` of tmux and
+//! screen prevents detaching by accident. Typed twice, the first key is sent once. Any other key after it is sent
+//! together with it, so that `Ctrl-\ Ctrl-N` still reaches an editor.
 
 use std::fmt;
 
 pub(crate) const DEFAULT: &str = "ctrl-\\,d";
 const ESC: u8 = 0x1b;
 
-/// One or more keys in a row. None: nothing detaches.
+/// Key sequence for detaching. Empty: disabled.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Keys(pub(super) Vec<u8>);
+pub(crate) struct DetachKeys(pub(super) Vec<u8>);
 
-/// Named keys, as `--detach-keys` and `send --key` know them.
-const NAMED: [(&str, u8); 8] = [
+/// Key names of `--detach-keys` and `send --key`.
+const NAMED_KEYS: [(&str, u8); 8] = [
     ("enter", b'\r'),
     ("tab", b'\t'),
     ("esc", ESC),
@@ -25,10 +25,10 @@ const NAMED: [(&str, u8); 8] = [
     ("nul", 0),
 ];
 
-/// One key: `d`, `ctrl-p`, `C-p`, `^P`, `enter`, `tab`, `esc`, `space`, `comma`.
-pub(crate) fn key(text: &str) -> Option<u8> {
+/// Parses one key: `d`, `ctrl-p`, `C-p`, `^P`, `enter`, `tab`, `esc`, `space`, `comma`.
+pub(crate) fn parse_key(text: &str) -> Option<u8> {
     let lower = text.to_ascii_lowercase();
-    if let Some((_, byte)) = NAMED.iter().find(|(name, _)| *name == lower) {
+    if let Some((_, byte)) = NAMED_KEYS.iter().find(|(name, _)| *name == lower) {
         return Some(*byte);
     }
     let control = ["ctrl-", "c-", "^"].iter().find_map(|prefix| lower.strip_prefix(prefix));
@@ -50,7 +50,7 @@ pub(super) fn with_control(key: u8) -> Option<u8> {
     }
 }
 
-impl std::str::FromStr for Keys {
+impl std::str::FromStr for DetachKeys {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -58,30 +58,30 @@ impl std::str::FromStr for Keys {
             return Ok(Self(Vec::new()));
         }
         let names = text.split([',', ' ']).filter(|name| !name.is_empty());
-        let keys: Option<Vec<u8>> = names.map(key).collect();
+        let keys: Option<Vec<u8>> = names.map(parse_key).collect();
         match keys.as_deref() {
             None | Some([]) => Err(format!("{text:?} is not a list of keys such as ctrl-p,ctrl-q (or none)")),
             Some([first, second, ..]) if first == second => {
-                Err(format!("{text:?} begins with the same key twice; typing it twice is how it is sent"))
+                Err(format!("{text:?} starts with the same key twice, which sends the key; use another second key"))
             }
             Some(keys) => Ok(Self(keys.to_vec())),
         }
     }
 }
 
-impl Keys {
+impl DetachKeys {
     pub(crate) fn is_none(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-impl fmt::Display for Keys {
+impl fmt::Display for DetachKeys {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, &byte) in self.0.iter().enumerate() {
             let space = if index == 0 { "" } else { " " };
             match byte {
                 b'\t' | b'\r' | ESC | b' ' => {
-                    let name = NAMED.iter().find(|(_, named)| *named == byte).map_or("", |(name, _)| name);
+                    let name = NAMED_KEYS.iter().find(|(_, named)| *named == byte).map_or("", |(name, _)| name);
                     write!(out, "{space}{name}")?;
                 }
                 0..=0x1f => write!(out, "{space}Ctrl-{}", char::from(byte | 0x40))?,
@@ -97,21 +97,21 @@ impl fmt::Display for Keys {
 mod tests {
     use super::*;
 
-    fn keys(text: &str) -> Keys {
+    fn keys(text: &str) -> DetachKeys {
         text.parse().unwrap()
     }
 
     #[test]
-    fn names_of_keys() {
+    fn key_names_are_parsed() {
         assert_eq!(keys("ctrl-p,ctrl-q").0, [0x10, 0x11]);
         assert_eq!(keys("C-a d").0, [1, b'd']);
         assert_eq!(keys("^],esc,space,comma,enter,tab").0, [0x1d, 0x1b, b' ', b',', b'\r', b'\t']);
         assert_eq!(keys("C-a,space,^?").to_string(), "Ctrl-A space backspace");
         assert!(keys("none").is_none());
-        assert_eq!(key("^"), Some(b'^'));
-        assert_eq!(key("c"), Some(b'c'));
+        assert_eq!(parse_key("^"), Some(b'^'));
+        assert_eq!(parse_key("c"), Some(b'c'));
         for text in ["", ",", "ctrl-", "ctrl-pq", "ab", "ctrl-ü", "ctrl-a,ctrl-a", "\x01"] {
-            assert!(text.parse::<Keys>().is_err(), "{text}");
+            assert!(text.parse::<DetachKeys>().is_err(), "{text}");
         }
     }
 }

@@ -1,51 +1,52 @@
-//! The user's own terminal: raw mode and back, its size, what the program leaves switched on in it.
+//! The user's terminal: raw mode, size, keys, and the modes that a program leaves set.
 //!
-//! Whatever happens (return, error, signal, panic) the terminal is given back as it was found.
+//! The original settings are restored on return, error, signal and panic.
 
+pub(crate) mod detach;
 pub(crate) mod keys;
 pub(crate) mod modes;
 pub(crate) mod replay;
-pub(crate) mod scanner;
 
 use std::io::{self, IsTerminal};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, Once};
 
+use outlive_core::lock;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
-/// How the terminal was before raw mode; here and not in the guard, so that a panic finds it too.
-static FOUND: Mutex<Option<Termios>> = Mutex::new(None);
-static HOOK: Once = Once::new();
+/// Settings before raw mode. Global, so that the panic hook can restore them.
+static ORIGINAL_TERMIOS: Mutex<Option<Termios>> = Mutex::new(None);
+static PANIC_HOOK: Once = Once::new();
 
-/// Raw mode for as long as this lives.
-pub(crate) struct Raw(());
+/// Guard: the terminal is in raw mode until it is dropped.
+pub(crate) struct RawMode(());
 
-impl Raw {
+impl RawMode {
     pub(crate) fn enter() -> io::Result<Self> {
-        HOOK.call_once(|| {
-            let before = std::panic::take_hook();
+        PANIC_HOOK.call_once(|| {
+            let previous_hook = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |panic| {
                 restore();
-                before(panic);
+                previous_hook(panic);
             }));
         });
-        let found = tcgetattr(io::stdin())?;
-        let mut raw = found.clone();
+        let original = tcgetattr(io::stdin())?;
+        let mut raw = original.clone();
         raw.make_raw();
-        *FOUND.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+        *lock(&ORIGINAL_TERMIOS) = Some(original);
         tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
         Ok(Self(()))
     }
 }
 
-impl Drop for Raw {
+impl Drop for RawMode {
     fn drop(&mut self) {
         restore();
     }
 }
 
 fn restore() {
-    if let Some(found) = FOUND.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &found);
+    if let Some(original) = lock(&ORIGINAL_TERMIOS).take() {
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &original);
     }
 }
 
@@ -55,25 +56,25 @@ pub(crate) struct Size {
     pub(crate) rows: u16,
 }
 
-/// Of the terminal that we print to, else of the one that we read from.
+/// Size of the terminal at stdout, or else at stdin.
 pub(crate) fn size() -> Option<Size> {
-    let asked = [tcgetwinsize(io::stdout()), tcgetwinsize(io::stdin())];
-    let known = asked.into_iter().flatten().find(|size| size.ws_col > 0 && size.ws_row > 0)?;
-    Some(Size { cols: known.ws_col, rows: known.ws_row })
+    let sizes = [tcgetwinsize(io::stdout()), tcgetwinsize(io::stdin())];
+    let size = sizes.into_iter().flatten().find(|size| size.ws_col > 0 && size.ws_row > 0)?;
+    Some(Size { cols: size.ws_col, rows: size.ws_row })
 }
 
-/// How wide a table may be: as the terminal, `COLUMNS`, or without end into a pipe.
+/// Width for tables: of the terminal, or else `COLUMNS`. `None` if stdout is not a terminal.
 pub(crate) fn width() -> Option<usize> {
     if !io::stdout().is_terminal() {
         return None;
     }
-    let told = || std::env::var("COLUMNS").ok()?.parse().ok();
-    tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col)).filter(|cols| *cols > 0).or_else(told)
+    let from_env = || std::env::var("COLUMNS").ok()?.parse().ok();
+    tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col)).filter(|cols| *cols > 0).or_else(from_env)
 }
 
 /// <https://no-color.org>
-pub(crate) fn wants_colours() -> bool {
-    let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    io::stdout().is_terminal() && !forbidden && !dumb
+pub(crate) fn use_colours() -> bool {
+    let is_disabled = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    io::stdout().is_terminal() && !is_disabled && !is_dumb
 }

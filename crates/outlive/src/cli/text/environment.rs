@@ -1,44 +1,44 @@
-//! `-e` and `--unset`: which variables a program gets on top of the server's.
+//! `-e` and `--unset`: changes to the environment that a process inherits from the server.
 
 use std::collections::BTreeMap;
 
-/// One `-e`.
+/// One `-e` option.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum EnvChange {
     Set(String, String),
     Unset(String),
-    /// As it is here.
+    /// Use the value in the environment of the CLI.
     Pass(String),
 }
 
-/// `K=V` sets, `K-` unsets, `K` alone passes the value that it has here.
-pub(crate) fn change(text: &str) -> Result<Change, String> {
-    let (name, made) = match text.split_once('=') {
-        Some((name, value)) => (name, Change::Set(name.into(), value.into())),
+/// Parses `NAME=VALUE` (set), `NAME-` (unset) or `NAME` (pass).
+pub(crate) fn parse_change(text: &str) -> Result<EnvChange, String> {
+    let (name, change) = match text.split_once('=') {
+        Some((name, value)) => (name, EnvChange::Set(name.into(), value.into())),
         None => match text.strip_suffix('-') {
-            Some(name) => (name, Change::Unset(name.into())),
-            None => (text, Change::Pass(text.into())),
+            Some(name) => (name, EnvChange::Unset(name.into())),
+            None => (text, EnvChange::Pass(text.into())),
         },
     };
     if name.is_empty() || text.contains('\0') {
-        return Err(format!("{text:?} is not K=V (set), K- (unset) or K (pass on)"));
+        return Err(format!("{text:?} is not NAME=VALUE (set), NAME- (unset) or NAME (pass)"));
     }
-    Ok(made)
+    Ok(change)
 }
 
-/// The `env` of a spec; later changes win. `own` looks into our own environment.
+/// Builds the `env` of a request; later changes win. `lookup` reads the environment of the CLI.
 pub(crate) fn merge(
-    changes: &[Change],
+    changes: &[EnvChange],
     unset: &[String],
-    own: impl Fn(&str) -> Option<String>,
+    lookup: impl Fn(&str) -> Option<String>,
 ) -> Result<BTreeMap<String, Option<String>>, String> {
     let mut env: BTreeMap<String, Option<String>> = unset.iter().map(|name| (name.clone(), None)).collect();
     for change in changes {
         match change {
-            Change::Set(name, value) => env.insert(name.clone(), Some(value.clone())),
-            Change::Unset(name) => env.insert(name.clone(), None),
-            Change::Pass(name) => {
-                let value = own(name).ok_or_else(|| format!("-e {name}: not set here; give {name}=VALUE"))?;
+            EnvChange::Set(name, value) => env.insert(name.clone(), Some(value.clone())),
+            EnvChange::Unset(name) => env.insert(name.clone(), None),
+            EnvChange::Pass(name) => {
+                let value = lookup(name).ok_or_else(|| format!("-e {name}: {name} is not set; use -e {name}=VALUE"))?;
                 env.insert(name.clone(), Some(value))
             }
         };
@@ -51,27 +51,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_form() {
-        assert_eq!(change("A=1"), Ok(Change::Set("A".into(), "1".into())));
-        assert_eq!(change("A=x=y"), Ok(Change::Set("A".into(), "x=y".into())));
-        assert_eq!(change("A="), Ok(Change::Set("A".into(), String::new())));
-        assert_eq!(change("A=-"), Ok(Change::Set("A".into(), "-".into())));
-        assert_eq!(change("A-"), Ok(Change::Unset("A".into())));
-        assert_eq!(change("A"), Ok(Change::Pass("A".into())));
+    fn every_form_is_parsed() {
+        assert_eq!(parse_change("A=1"), Ok(EnvChange::Set("A".into(), "1".into())));
+        assert_eq!(parse_change("A=x=y"), Ok(EnvChange::Set("A".into(), "x=y".into())));
+        assert_eq!(parse_change("A="), Ok(EnvChange::Set("A".into(), String::new())));
+        assert_eq!(parse_change("A=-"), Ok(EnvChange::Set("A".into(), "-".into())));
+        assert_eq!(parse_change("A-"), Ok(EnvChange::Unset("A".into())));
+        assert_eq!(parse_change("A"), Ok(EnvChange::Pass("A".into())));
         for text in ["", "=1", "-", "A=\0"] {
-            assert!(change(text).is_err(), "{text:?}");
+            assert!(parse_change(text).is_err(), "{text:?}");
         }
     }
 
     #[test]
-    fn later_wins_and_missing_is_told() {
-        let own = |name: &str| (name == "HERE").then(|| "yes".to_owned());
-        let changes: Vec<_> = ["A=1", "B-", "A=2", "HERE", "C=3"].iter().filter_map(|text| change(text).ok()).collect();
-        let env = merge(&changes, &["C".into(), "D".into()], own).unwrap();
-        let wanted = [("A", Some("2")), ("B", None), ("C", Some("3")), ("D", None), ("HERE", Some("yes"))];
-        let wanted = wanted.map(|(name, value)| (name.to_owned(), value.map(str::to_owned)));
-        assert_eq!(env, BTreeMap::from(wanted));
-        let error = merge(&[Change::Pass("GONE".into())], &[], own).unwrap_err();
+    fn later_changes_win_and_missing_variables_are_errors() {
+        let lookup = |name: &str| (name == "HERE").then(|| "yes".to_owned());
+        let changes: Vec<_> =
+            ["A=1", "B-", "A=2", "HERE", "C=3"].iter().filter_map(|text| parse_change(text).ok()).collect();
+        let env = merge(&changes, &["C".into(), "D".into()], lookup).unwrap();
+        let expected = [("A", Some("2")), ("B", None), ("C", Some("3")), ("D", None), ("HERE", Some("yes"))];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.map(str::to_owned)));
+        assert_eq!(env, BTreeMap::from(expected));
+        let error = merge(&[EnvChange::Pass("GONE".into())], &[], lookup).unwrap_err();
         assert!(error.contains("GONE"));
     }
 }

@@ -1,6 +1,5 @@
-//! Turning what people type into values, and values into what people read. No I/O.
+//! Conversions between text that users read or type and values. No I/O except the clock.
 
-pub(crate) mod amount;
 pub(crate) mod environment;
 pub(crate) mod table;
-pub(crate) mod time;
+pub(crate) mod units;

@@ -1,13 +1,12 @@
-//! Aligned columns that fit the terminal.
+//! Tables with aligned columns that fit the terminal.
 
 use std::fmt::Write;
 
-/// Between two columns.
-const GAP: usize = 2;
-/// A last column narrower than this says nothing; then the line is rather too long.
-const NARROWEST_LAST: usize = 10;
+/// Blanks between two columns.
+const COLUMN_GAP: usize = 2;
+/// The last column is never cut below this; lines are too long then.
+const MIN_LAST_COLUMN: usize = 10;
 
-/// One cell with the colour that it gets where colours are wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cell {
     text: String,
@@ -47,12 +46,12 @@ impl Cell {
     }
 }
 
-/// What other people named their things must not move the cursor.
+/// Replaces control characters: a tag or command set by another user must not control the terminal.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// Lays out `rows` under `head`. `width` cuts the last column; `colours` adds escape sequences.
+/// Renders `rows` below the header `head`. The last column is cut to fit `width`.
 pub(crate) fn render(head: &[&str], rows: &[Vec<Cell>], width: Option<usize>, colours: bool) -> String {
     let head: Vec<Cell> = head.iter().map(Cell::new).collect();
     let all = || std::iter::once(&head).chain(rows);
@@ -60,14 +59,14 @@ pub(crate) fn render(head: &[&str], rows: &[Vec<Cell>], width: Option<usize>, co
     let widths: Vec<usize> = (0..head.len())
         .map(|column| all().filter_map(|row| row.get(column)).map(Cell::width).max().unwrap_or(0))
         .collect();
-    let before: usize = widths.iter().take(last).map(|width| width + GAP).sum();
-    let room = width.map(|width| width.saturating_sub(before).max(NARROWEST_LAST));
+    let before: usize = widths.iter().take(last).map(|width| width + COLUMN_GAP).sum();
+    let last_width = width.map(|width| width.saturating_sub(before).max(MIN_LAST_COLUMN));
     let mut out = String::new();
     for row in all() {
         let mut line = String::new();
         for (column, cell) in row.iter().enumerate().take(head.len()) {
-            let text = if column == last { shorten(&cell.text, room) } else { cell.text.clone() };
-            let padding = if column == last { 0 } else { widths[column] + GAP - cell.width() };
+            let text = if column == last { shorten(&cell.text, last_width) } else { cell.text.clone() };
+            let padding = if column == last { 0 } else { widths[column] + COLUMN_GAP - cell.width() };
             match cell.colour.filter(|_| colours) {
                 Some(colour) => {
                     let _ = write!(line, "\x1b[{}m{text}\x1b[0m", colour.code());
@@ -82,11 +81,11 @@ pub(crate) fn render(head: &[&str], rows: &[Vec<Cell>], width: Option<usize>, co
     out
 }
 
-/// At most `room` characters, the last one an ellipsis if something was cut off.
-pub(crate) fn shorten(text: &str, room: Option<usize>) -> String {
-    match room {
-        Some(room) if text.chars().count() > room => {
-            text.chars().take(room.saturating_sub(1)).chain(std::iter::once('…')).collect()
+/// Cuts text to `width` characters, the last one an ellipsis.
+pub(crate) fn shorten(text: &str, width: Option<usize>) -> String {
+    match width {
+        Some(width) if text.chars().count() > width => {
+            text.chars().take(width.saturating_sub(1)).chain(std::iter::once('…')).collect()
         }
         _ => text.to_owned(),
     }
@@ -104,12 +103,12 @@ mod tests {
     }
 
     #[test]
-    fn columns_line_up() {
+    fn columns_are_aligned() {
         let text = render(&["ID", "STATUS", "COMMAND"], &rows(), None, false);
-        let wanted = "ID      STATUS   COMMAND\n\
+        let expected = "ID      STATUS   COMMAND\n\
                       a       running  sleep 100\n\
                       longer  x        a very long command line that does not fit\n";
-        assert_eq!(text, wanted);
+        assert_eq!(text, expected);
     }
 
     #[test]
@@ -120,7 +119,7 @@ mod tests {
         }
         let text = render(&["ID", "STATUS", "COMMAND"], &rows(), Some(30), false);
         assert!(text.ends_with("a very long …\n"), "{text}");
-        // Too narrow for anything: still the same columns.
+        // The other columns are never cut.
         let text = render(&["ID", "STATUS", "COMMAND"], &rows(), Some(3), false);
         assert!(text.ends_with("a very lo…\n"), "{text}");
     }
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_text_cannot_move_the_cursor() {
+    fn control_characters_are_replaced() {
         assert_eq!(Cell::new("a\x1b[2Jb\nc"), Cell::new("a\u{fffd}[2Jb\u{fffd}c"));
         assert!(render(&["A"], &[vec![Cell::new("é\r")]], None, false).ends_with("é\u{fffd}\n"));
     }

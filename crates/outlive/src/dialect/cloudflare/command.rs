@@ -1,190 +1,166 @@
-//! A command under way, wherever it runs: alone, or in the shell of a session.
+//! A command whose output is streamed: a run of its own, or an exec in a session. Encoders in `container/execute.rs`
+//! and `bridge/exec.rs` turn its events into the two APIs' server-sent events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use outlive_core::log::{Cause, Cursor, Exit, Flow, Item, Start, Stream, StreamFilter};
+use outlive_core::follow::{Ending, Follow, FollowEvent, OnReaderGone};
+use outlive_core::log::{Cause, Exit, Stream};
 use outlive_core::process::Spec;
-use outlive_core::session::{Created, Exec, ExecSpec, OnExit, Session, SessionSpec};
-use outlive_core::{Error, Result, Run, RunStream};
+use outlive_core::session::{ExecSpec, Session};
+use outlive_core::{Error, Result, Run};
 
-use super::folder;
-use crate::api::App;
+use crate::http::AppState;
+use crate::utf8_decoder::Utf8Decoder;
 
 /// Bytes of output in one event.
-const PIECE_BYTES: usize = 32 * 1024;
+pub(super) const MAX_EVENT_BYTES: usize = 32 * 1024;
+/// The exit code of a command that reached its time limit, as in timeout(1).
+const TIMED_OUT: i32 = 124;
 
-/// What is set for one command; what is null is left as it is.
+pub(super) const BASH: &str = "bash";
+const SH: &str = "/bin/sh";
+
+/// Variables of one request; a `null` is ignored.
 pub(super) type Variables = BTreeMap<String, Option<String>>;
 
-pub(super) fn given(variables: Option<Variables>) -> Variables {
+pub(super) fn without_nulls(variables: Option<Variables>) -> Variables {
     variables.unwrap_or_default().into_iter().filter(|(_, value)| value.is_some()).collect()
 }
 
-pub(super) enum Command {
-    Alone(Box<RunStream>),
-    InSession {
-        exec: Arc<Exec>,
-        told: Told,
-    },
-    /// There is nothing more to say of it.
-    Over,
+pub(super) struct Command {
+    /// `None` after the last event.
+    follow: Option<Follow>,
 }
 
-/// How much of a session's command has been told.
-pub(super) enum Told {
-    Nothing,
-    Some(Cursor),
-    Output,
-}
-
-pub(super) enum Event {
+pub(super) enum CommandEvent {
     Output(Stream, Bytes),
-    Ended(Ended),
-    /// Nobody will ever tell how it ended.
+    Exited(ExitStatus),
+    /// The exit status will never be known here.
     Failed(Error),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ended {
+pub(super) struct ExitStatus {
     pub(super) code: i32,
     pub(super) timed_out: bool,
-    /// The shell of the session went with it.
+    /// The command ended the shell of its session.
     pub(super) shell_exited: bool,
 }
 
 impl Command {
-    /// Runs it alone. It dies with its caller, unless it is `detached`.
-    pub(super) async fn alone(app: &App, spec: Spec, detached: bool) -> Result<Self> {
-        app.metrics.run();
-        let run = Run { spec, detach: detached, ..Run::default() };
-        Ok(Self::Alone(Box::new(app.core.run_streamed(run).await?)))
+    /// Starts a run without a session.
+    pub(super) async fn run(app: &AppState, spec: Spec, on_reader_gone: OnReaderGone) -> Result<Self> {
+        app.metrics.count_run();
+        let run = Run { spec, ..Run::default() };
+        Ok(Self { follow: Some(app.core.follow_run(run, on_reader_gone).await?) })
     }
 
-    /// Runs it in a session, when its turn comes, whatever becomes of the caller.
-    pub(super) async fn in_session(session: &Arc<Session>, spec: ExecSpec) -> Result<Self> {
-        let (exec, _) = session.exec(spec).await?;
-        Ok(Self::InSession { exec, told: Told::Nothing })
+    /// Queues an exec in a session. It runs to its end even if the client disconnects.
+    pub(super) async fn exec(app: &AppState, session: &Arc<Session>, spec: ExecSpec) -> Result<Self> {
+        let exec = session.exec(spec).await?;
+        let follow = app.core.follow_exec(Arc::clone(session), exec, OnReaderGone::KeepRunning);
+        Ok(Self { follow: Some(follow) })
     }
 
-    /// What comes next; nothing after its end.
-    pub(super) async fn next(&mut self, app: &App) -> Option<Event> {
-        let event = tokio::select! {
-            biased;
-            event = self.next_event() => event?,
-            () = app.ended() => {
-                let message = "this server is being replaced: what runs in a session goes on".to_owned();
-                Event::Failed(Error::Unavailable { code: "server_replaced", message })
+    /// Waits for the next event; `None` after the last one.
+    pub(super) async fn next(&mut self, app: &AppState) -> Option<CommandEvent> {
+        let event = loop {
+            let follow = self.follow.as_mut()?;
+            let event = tokio::select! {
+                biased;
+                event = follow.next(MAX_EVENT_BYTES) => event?,
+                () = app.until_shutdown() => {
+                    let message = "the server is being replaced; commands in sessions keep running".to_owned();
+                    FollowEvent::Failed(Error::Unavailable { code: "server_replaced", message })
+                }
+            };
+            match event {
+                FollowEvent::Started => {}
+                FollowEvent::Output { stream, bytes, .. } => return Some(CommandEvent::Output(stream, bytes)),
+                // The protocols cannot express a gap, and a client must not take the output for complete.
+                FollowEvent::Gap { from, to } => {
+                    break CommandEvent::Failed(Error::OffsetGone { requested: from, oldest: to, head: to });
+                }
+                FollowEvent::Exited(ending) => break CommandEvent::Exited(ExitStatus::from_ending(&ending)),
+                FollowEvent::Failed(error) => break CommandEvent::Failed(error),
             }
-            () = app.core.until_holder_gone() => Event::Failed(Error::holder_gone()),
         };
-        if !matches!(event, Event::Output(..)) {
-            *self = Self::Over;
-        }
+        self.follow = None;
         Some(event)
     }
-
-    async fn next_event(&mut self) -> Option<Event> {
-        match self {
-            Self::Over => None,
-            Self::Alone(run) => loop {
-                match run.next(PIECE_BYTES).await? {
-                    Err(error) => return Some(Event::Failed(error)),
-                    Ok(Item::BecameLive) => {}
-                    Ok(Item::Bytes { stream, bytes, .. }) => return Some(Event::Output(stream, bytes)),
-                    Ok(Item::Gap { from, to }) => return Some(Event::Failed(missed(from, to))),
-                    Ok(Item::Exit(exit)) => return Some(Event::Ended(Ended::of(&exit))),
-                }
-            },
-            Self::InSession { exec, told } => Some(next_of(exec, told).await),
-        }
-    }
 }
 
-async fn next_of(exec: &Exec, told: &mut Told) -> Event {
-    if matches!(told, Told::Nothing) {
-        *told = match exec.started().await.and_then(|sink| sink.log().ok()) {
-            Some(log) => Told::Some(Cursor::new(log, Start::At(0), Flow::Lossless, StreamFilter::All)),
-            None => Told::Output,
-        };
-    }
-    if let Told::Some(cursor) = told {
-        loop {
-            match cursor.next(PIECE_BYTES).await {
-                Item::Bytes { stream, bytes, .. } => return Event::Output(stream, bytes),
-                Item::Gap { from, to } => return Event::Failed(missed(from, to)),
-                Item::BecameLive => {}
-                Item::Exit(_) => break,
-            }
-        }
-        if let Told::Some(cursor) = std::mem::replace(told, Told::Output) {
-            cursor.close();
-        }
-    }
-    exec.finished().await;
-    if let Some(error) = exec.failure() {
-        return Event::Failed(error);
-    }
-    let info = exec.info();
-    let code = info.exit_code.unwrap_or(1);
-    Event::Ended(Ended { code, timed_out: info.timed_out, shell_exited: info.shell_exited })
-}
-
-/// The protocol has no word for it, and to go on as if nothing had happened would be a lie.
-fn missed(from: u64, to: u64) -> Error {
-    Error::Gone { asked: from, oldest: to, head: to }
-}
-
-impl Ended {
-    pub(super) fn of(exit: &Exit) -> Self {
+impl ExitStatus {
+    pub(super) fn from_exit(exit: &Exit) -> Self {
         let timed_out = exit.cause == Cause::TimedOut;
-        let code = if timed_out { TIMED_OUT } else { code(exit) };
+        let code = if timed_out { TIMED_OUT } else { shell_code(exit) };
         Self { code, timed_out, shell_exited: false }
     }
+
+    fn from_ending(ending: &Ending) -> Self {
+        match ending {
+            Ending::Process(exit) => Self::from_exit(exit),
+            Ending::Exec(info) => {
+                Self { code: info.exit_code.unwrap_or(1), timed_out: info.timed_out, shell_exited: info.shell_exited }
+            }
+        }
+    }
 }
 
-const TIMED_OUT: i32 = 124;
-
-/// As a shell tells it.
-pub(super) fn code(exit: &Exit) -> i32 {
+/// The exit code as a shell reports it: 128 plus the signal.
+pub(super) fn shell_code(exit: &Exit) -> i32 {
     match exit.status {
         Ok(code) => i32::from(code),
         Err(signal) => 128 + i32::from(signal),
     }
 }
 
-/// A line for bash, or where there is none, for sh.
-pub(super) fn line(shell: &str, line: String) -> Spec {
+/// `SHELL -c LINE`.
+pub(super) fn shell_spec(shell: &str, line: String) -> Spec {
     Spec { command: shell.to_owned(), args: vec!["-c".to_owned(), line], ..Spec::default() }
 }
 
-/// What lines are for; sh where there is no bash.
-pub(super) const SHELL: &str = "bash";
-const OTHER_SHELL: &str = "/bin/sh";
-
-/// Whether it is worth another try, with the other shell.
-pub(super) fn another_shell(error: &Error, shell: &mut &'static str) -> bool {
-    let other = error.code() == "command_not_found" && *shell == SHELL;
-    if other {
-        *shell = OTHER_SHELL;
+/// If the start failed because there is no bash, changes `shell` to sh and returns true: try again.
+pub(super) fn fall_back_to_sh(error: &Error, shell: &mut &'static str) -> bool {
+    let has_no_bash = error.code() == "command_not_found" && *shell == BASH;
+    if has_no_bash {
+        *shell = SH;
     }
-    other
+    has_no_bash
 }
 
-/// The session of that id, made now if there is none. Its shell is replaced when it has ended.
-pub(super) async fn session(app: &App, id: &str) -> Result<Arc<Session>> {
-    if let Ok(session) = app.core.find_session(id) {
-        return Ok(session);
+/// Quotes a word for a shell.
+pub(super) fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// Decodes the output of a program to text. The protocols carry strings, and a character may be split between two
+/// pieces. The output of a terminal counts as stdout.
+#[derive(Default)]
+pub(super) struct Decoders {
+    stdout: Utf8Decoder,
+    stderr: Utf8Decoder,
+}
+
+impl Decoders {
+    pub(super) fn get_mut(&mut self, stream: Stream) -> &mut Utf8Decoder {
+        if stream == Stream::Stderr { &mut self.stderr } else { &mut self.stdout }
     }
-    let spec = session_spec(id.to_owned(), folder::usual().await);
-    match app.core.create_session(spec).await? {
-        Created::New(session) | Created::Existing(session) => Ok(session),
+
+    /// The incomplete characters at the end of the output, with the name of their stream.
+    pub(super) fn finish(&mut self) -> impl Iterator<Item = (&'static str, Vec<u8>)> + use<> {
+        let rest = [
+            (stream_name(Stream::Stdout), self.stdout.take_incomplete()),
+            (stream_name(Stream::Stderr), self.stderr.take_incomplete()),
+        ];
+        rest.into_iter().filter(|(_, bytes)| !bytes.is_empty())
     }
 }
 
-pub(super) fn session_spec(id: String, cwd: String) -> SessionSpec {
-    SessionSpec { id: Some(id), cwd: Some(cwd), on_exit: OnExit::Fresh, ..SessionSpec::default() }
+pub(super) fn stream_name(stream: Stream) -> &'static str {
+    if stream == Stream::Stderr { "stderr" } else { "stdout" }
 }
 
 #[cfg(test)]
@@ -192,10 +168,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_as_a_shell_tells_them() {
-        let of = |status, cause| Ended::of(&Exit { generation: 1, status, cause, offset: 0, at_ms: 0 });
-        assert_eq!(of(Ok(3), Cause::Itself).code, 3);
-        assert_eq!(of(Err(9), Cause::Killed).code, 137);
-        assert_eq!(of(Err(9), Cause::TimedOut), Ended { code: 124, timed_out: true, shell_exited: false });
+    fn exit_codes_are_those_of_a_shell() {
+        let status = |status, cause| ExitStatus::from_exit(&Exit { generation: 1, status, cause, offset: 0, at_ms: 0 });
+        assert_eq!(status(Ok(3), Cause::SelfExit).code, 3);
+        assert_eq!(status(Err(9), Cause::Killed).code, 137);
+        let timed_out = ExitStatus { code: 124, timed_out: true, shell_exited: false };
+        assert_eq!(status(Err(9), Cause::TimedOut), timed_out);
+    }
+
+    #[test]
+    fn a_quote_in_a_word_is_escaped() {
+        assert_eq!(quote("a'b"), r"'a'\''b'");
     }
 }

@@ -1,7 +1,9 @@
-//! Errors in Cloudflare's words: what the core and the front have to say becomes what its clients understand here, and nowhere else.
+//! Errors in the shapes that Cloudflare's clients expect. This is the only place that maps the core's errors and the
+//! middleware's problems to them.
 //!
-//! The container's client builds its errors from `code`, and tries again for two minutes when the status is 503: so that is for a
-//! server that is being replaced alone. The bridge's clients look at the status, and show `code` and `error` to people.
+//! The container's client builds its errors from `code`, and retries for two minutes if the status is 503. So 503 means
+//! only that the server is being replaced. The bridge's clients decide by the status, and show `code` and `error` to
+//! users.
 
 use std::io;
 
@@ -11,10 +13,10 @@ use axum::response::{IntoResponse, Response};
 use outlive_core::Error;
 use serde_json::{Value, json};
 
-use super::clock;
-use crate::api::problem::{Code, Problem};
+use crate::http::problem::{ErrorCode, Problem};
+use crate::rfc3339;
 
-/// A refusal of the container.
+/// An error of the container's API.
 #[derive(Debug)]
 pub(super) struct ContainerError {
     status: StatusCode,
@@ -37,13 +39,13 @@ impl ContainerError {
         Self::new(StatusCode::BAD_REQUEST, "VALIDATION_FAILED", message)
     }
 
-    pub(super) fn no_process(id: &str) -> Self {
+    pub(super) fn process_not_found(id: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, "PROCESS_NOT_FOUND", format!("Process not found: {id}"))
             .with_context(json!({ "processId": id }))
     }
 
-    /// Of one that is known, and whose tree is gone.
-    pub(super) fn already_ended(id: &str, command: &str) -> Self {
+    /// A kill of a process whose tree is empty.
+    pub(super) fn already_exited(id: &str, command: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, "COMMAND_NOT_FOUND", format!("Process {id} has already ended"))
             .with_context(json!({ "processId": id, "command": command }))
     }
@@ -57,7 +59,7 @@ impl ContainerError {
             .with_context(json!({ "port": port, "reason": "out of range" }))
     }
 
-    pub(super) fn no_upgrade() -> Self {
+    pub(super) fn upgrade_required() -> Self {
         Self::new(StatusCode::UPGRADE_REQUIRED, "VALIDATION_FAILED", "expected upgrade: websocket")
     }
 
@@ -66,23 +68,23 @@ impl ContainerError {
             .with_context(json!({ "sessionId": id }))
     }
 
-    pub(super) fn no_session(id: &str) -> Self {
+    pub(super) fn session_not_found(id: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, "INTERNAL_ERROR", format!("Session '{id}' not found"))
             .with_context(json!({ "sessionId": id }))
     }
 
-    /// Of a command in a session; `context` is what it had printed by then.
+    /// An exec in a session reached its time limit. `context` has its output so far.
     pub(super) fn timed_out(message: String, context: Value) -> Self {
         Self::new(StatusCode::REQUEST_TIMEOUT, "COMMAND_EXECUTION_ERROR", message).with_context(context)
     }
 
-    /// As above, by the command itself.
-    pub(super) fn shell_ended(session: &str, code: i32, context: Value) -> Self {
-        let message = format!("The shell of session '{session}' ended with code {code}");
+    /// An exec in a session ended the shell. `context` has its output.
+    pub(super) fn shell_exited(session: &str, code: i32, context: Value) -> Self {
+        let message = format!("The shell of session '{session}' exited with code {code}");
         Self::new(StatusCode::GONE, "SESSION_TERMINATED", message).with_context(context)
     }
 
-    /// Of a command that had begun. The client must not try again by itself: that would run it twice.
+    /// A command that had started was interrupted. The status must not be 503: a retry would run the command twice.
     pub(super) fn interrupted(error: Error) -> Self {
         match error {
             Error::Unavailable { message, .. } => Self::new(StatusCode::BAD_GATEWAY, "OPERATION_INTERRUPTED", message),
@@ -90,7 +92,6 @@ impl ContainerError {
         }
     }
 
-    /// For those who read it on a stream.
     pub(super) fn message(&self) -> &str {
         &self.message
     }
@@ -104,10 +105,10 @@ impl IntoResponse for ContainerError {
             "message": message,
             "context": context,
             "httpStatus": status.as_u16(),
-            "timestamp": clock::now(),
+            "timestamp": rfc3339::now(),
         });
         let mut response = (status, Json(body)).into_response();
-        response.extensions_mut().insert(Code(code));
+        response.extensions_mut().insert(ErrorCode(code));
         response
     }
 }
@@ -122,7 +123,7 @@ impl From<Error> for ContainerError {
     fn from(error: Error) -> Self {
         let text = error.to_string();
         let (status, code) = match (&error, error.code()) {
-            (Error::NotFound { resource: "process", id }, _) => return Self::no_process(id),
+            (Error::NotFound { resource: "process", id }, _) => return Self::process_not_found(id),
             (Error::NotFound { .. }, _) => (StatusCode::NOT_FOUND, "UNKNOWN_ERROR"),
             (Error::Invalid { field, .. }, _) if field == "command" => (StatusCode::BAD_REQUEST, "INVALID_COMMAND"),
             (Error::Invalid { .. }, _) => (StatusCode::BAD_REQUEST, "VALIDATION_FAILED"),
@@ -130,19 +131,19 @@ impl From<Error> for ContainerError {
             (_, "not_executable" | "user_not_permitted") => (StatusCode::FORBIDDEN, "COMMAND_PERMISSION_DENIED"),
             (Error::Spawn { .. }, _) => (StatusCode::BAD_REQUEST, "COMMAND_EXECUTION_ERROR"),
             (_, "session_destroyed") => (StatusCode::GONE, "SESSION_DESTROYED"),
-            (Error::Over { .. }, _) => (StatusCode::GONE, "SESSION_TERMINATED"),
+            (Error::SessionEnded { .. }, _) => (StatusCode::GONE, "SESSION_TERMINATED"),
             (Error::Conflict { .. } | Error::InputTooLarge { .. } | Error::InputNotRead { .. }, _) => {
                 (StatusCode::CONFLICT, "PROCESS_ERROR")
             }
             (Error::Busy { .. } | Error::Exhausted { .. }, _) => (StatusCode::TOO_MANY_REQUESTS, "PROCESS_ERROR"),
-            (Error::Gone { .. } | Error::LogDropped, _) => (StatusCode::GONE, "PROCESS_ERROR"),
+            (Error::OffsetGone { .. } | Error::LogDropped, _) => (StatusCode::GONE, "PROCESS_ERROR"),
             (Error::Unavailable { .. }, _) => (StatusCode::SERVICE_UNAVAILABLE, "CONTAINER_UNAVAILABLE"),
         };
         Self::new(status, code, text)
     }
 }
 
-/// A refusal of the bridge, and of the terminals, which its clients share.
+/// An error of the bridge's API and of the terminals, which both APIs use.
 #[derive(Debug)]
 pub(super) struct BridgeError {
     status: StatusCode,
@@ -159,46 +160,46 @@ impl BridgeError {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
     }
 
-    /// `what`: which part of the request leads out of the workspace.
-    pub(super) fn outside(what: &str) -> Self {
-        let message = format!("{what} must resolve to a location within /workspace");
+    /// The path in `field` of the request leads out of the workspace.
+    pub(super) fn outside_workspace(field: &str) -> Self {
+        let message = format!("{field} must resolve to a location within /workspace");
         Self::new(StatusCode::FORBIDDEN, "invalid_request", message)
     }
 
-    /// `why` it needs that.
-    pub(super) fn needs_write(why: &str) -> Self {
-        Self::new(StatusCode::FORBIDDEN, "forbidden", format!("{why}: this needs the scope write"))
+    pub(super) fn terminal_needs_write() -> Self {
+        let message = "cannot open the terminal: the token needs the scope write";
+        Self::new(StatusCode::FORBIDDEN, "forbidden", message)
     }
 
-    pub(super) fn too_large(most_bytes: u64) -> Self {
-        let message = format!("payload too large: the limit are {most_bytes} bytes");
+    pub(super) fn too_large(max_bytes: u64) -> Self {
+        let message = format!("payload too large: the limit is {max_bytes} bytes");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", message)
     }
 
     pub(super) fn too_slow() -> Self {
-        Self::new(StatusCode::REQUEST_TIMEOUT, "invalid_request", "the body came too slowly")
+        Self::new(StatusCode::REQUEST_TIMEOUT, "invalid_request", "the body did not arrive in time")
     }
 
     pub(super) fn no_random_numbers() -> Self {
-        let message = "the system gives no random numbers";
+        let message = "cannot create an id: the system has no random numbers";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "exec_transport_error", message)
     }
 
-    /// Of making (`create`) and deleting (`delete`) a session.
-    pub(super) fn session(what: &str, why: &str) -> Self {
-        Self::new(StatusCode::BAD_GATEWAY, "session_error", format!("session {what} failed: {why}"))
+    /// `operation` is `create` or `delete`.
+    pub(super) fn session(operation: &str, reason: &str) -> Self {
+        Self::new(StatusCode::BAD_GATEWAY, "session_error", format!("session {operation} failed: {reason}"))
     }
 
     pub(super) fn unsupported() -> Self {
-        let message = "outlive serves processes, terminals and the files of the workspace; buckets, tunnels and pools it does not";
+        let message = "outlive does not support buckets, tunnels and pools";
         Self::new(StatusCode::NOT_IMPLEMENTED, "unsupported", message)
     }
 
-    /// What a file system says, for those who asked for a file.
-    pub(super) fn of_file(error: &io::Error) -> Self {
-        // The kernel's word for a link that leads out of the workspace.
+    /// Reading a file of the workspace failed.
+    pub(super) fn from_read_error(error: &io::Error) -> Self {
+        // openat2() fails with EXDEV on a link that leads out of the workspace.
         if error.raw_os_error() == Some(libc::EXDEV) {
-            return Self::outside("path");
+            return Self::outside_workspace("path");
         }
         let (status, code) = match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
@@ -213,20 +214,20 @@ impl BridgeError {
         Self::new(status, code, error.to_string())
     }
 
-    /// The same for those who write one: what is missing then is not what they asked for.
-    pub(super) fn of_writing(self) -> Self {
+    /// The same error for a write. `NOT_FOUND` then does not mean the file that the client named.
+    pub(super) fn for_write(self) -> Self {
         match self.status {
             StatusCode::NOT_FOUND => Self::new(StatusCode::BAD_GATEWAY, "workspace_archive_write_error", self.message),
             _ => self,
         }
     }
 
-    pub(super) fn not_packed(error: &io::Error) -> Self {
+    pub(super) fn persist(error: &io::Error) -> Self {
         let message = format!("persist failed: {error}");
         Self::new(StatusCode::BAD_GATEWAY, "workspace_archive_read_error", message)
     }
 
-    /// For the one path whose client reads no JSON.
+    /// For `/ws/pty`, whose client expects plain text.
     pub(super) fn into_plain_text(self) -> Response {
         (self.status, self.message).into_response()
     }
@@ -236,7 +237,7 @@ impl IntoResponse for BridgeError {
     fn into_response(self) -> Response {
         let Self { status, code, message } = self;
         let mut response = (status, Json(json!({ "error": message, "code": code }))).into_response();
-        response.extensions_mut().insert(Code(code));
+        response.extensions_mut().insert(ErrorCode(code));
         response
     }
 }
@@ -255,7 +256,7 @@ impl From<Error> for BridgeError {
             Error::Invalid { .. } => (StatusCode::BAD_REQUEST, "invalid_request"),
             Error::Spawn { .. } => (StatusCode::BAD_REQUEST, "exec_error"),
             Error::NotFound { .. } => (StatusCode::NOT_FOUND, "session_error"),
-            Error::Over { .. } => (StatusCode::GONE, "session_error"),
+            Error::SessionEnded { .. } => (StatusCode::GONE, "session_error"),
             Error::Busy { .. } | Error::Exhausted { .. } => (StatusCode::TOO_MANY_REQUESTS, "capacity_exceeded"),
             Error::Unavailable { .. } => (StatusCode::SERVICE_UNAVAILABLE, "exec_transport_error"),
             _ => (StatusCode::CONFLICT, "exec_error"),
@@ -264,8 +265,8 @@ impl From<Error> for BridgeError {
     }
 }
 
-/// Of what stands before the handlers, which does not know whose client it refuses: so that both kinds understand.
-pub(super) fn in_both_words(problem: Problem) -> Response {
+/// Renders an error of the middleware, which does not know the kind of client: the body has the fields of both shapes.
+pub(super) fn render_shared_error(problem: Problem) -> Response {
     let status = problem.status();
     let (code, error) = match status {
         StatusCode::UNAUTHORIZED => ("unauthorized", "Unauthorized"),
@@ -285,10 +286,10 @@ pub(super) fn in_both_words(problem: Problem) -> Response {
         "message": message,
         "context": {},
         "httpStatus": status.as_u16(),
-        "timestamp": clock::now(),
+        "timestamp": rfc3339::now(),
     });
     let mut response = (status, Json(body)).into_response();
-    response.extensions_mut().insert(Code(problem.code()));
+    response.extensions_mut().insert(ErrorCode(problem.code()));
     response
 }
 
@@ -297,8 +298,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_told_to_try_again_for_two_minutes_in_vain() {
-        let all = [
+    fn only_a_server_that_is_being_replaced_responds_with_503() {
+        let errors = [
             Error::not_found("proc_x"),
             Error::invalid("command", "a", "b"),
             Error::conflict("process_limit", "full"),
@@ -307,7 +308,7 @@ mod tests {
             Error::Exhausted { code: "run_limit", message: "many".into() },
             Error::LogDropped,
         ];
-        for error in all {
+        for error in errors {
             assert_ne!(ContainerError::from(error.clone()).status, StatusCode::SERVICE_UNAVAILABLE, "{error}");
             assert_ne!(BridgeError::from(error.clone()).status, StatusCode::SERVICE_UNAVAILABLE, "{error}");
         }

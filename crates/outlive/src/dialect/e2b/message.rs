@@ -1,7 +1,7 @@
-//! The messages of package `process`, in both languages: field numbers for the binary one, names for JSON.
+//! The messages of the protobuf package `process`, for both encodings: field numbers for protobuf, names for JSON.
 //!
-//! What the original declares as "one of" is here a set of optional fields, which is the same on the wire; who sends several is
-//! refused where it matters. Unknown fields are ignored, as both languages want.
+//! A `oneof` of the original is a set of optional fields here, which is the same on the wire. Handlers reject a message
+//! that sets several of them. Unknown fields are ignored, as both encodings require.
 
 use std::collections::BTreeMap;
 
@@ -94,7 +94,7 @@ pub(super) struct ProcessSelector {
     pub(super) tag: Option<String>,
 }
 
-/// Of `Connect` and `CloseStdin`.
+/// The request of `Connect` and `CloseStdin`.
 #[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
 pub(super) struct SelectRequest {
     #[prost(message, optional, tag = "1")]
@@ -117,7 +117,7 @@ pub(super) struct SendSignalRequest {
     #[prost(message, optional, tag = "1")]
     #[serde(default)]
     pub(super) process: Option<ProcessSelector>,
-    /// The number of the signal; in JSON also `SIGNAL_SIGKILL` and the like.
+    /// The signal's number, or in JSON a name such as `SIGNAL_SIGKILL`.
     #[prost(int32, tag = "2")]
     #[serde(default, deserialize_with = "json::signal")]
     pub(super) signal: i32,
@@ -143,7 +143,7 @@ pub(super) struct SendInputRequest {
     pub(super) input: Option<ProcessInput>,
 }
 
-/// One of a stream of input.
+/// One message of a stream of input.
 #[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
 pub(super) struct StreamInputRequest {
     #[prost(message, optional, tag = "1")]
@@ -164,11 +164,11 @@ pub(super) struct StreamInputData {
     pub(super) input: Option<ProcessInput>,
 }
 
-/// Whatever has nothing to say: most answers, and signs of life.
+/// Most responses, and keepalives.
 #[derive(Clone, Copy, PartialEq, Eq, Message, Serialize, Deserialize)]
 pub(super) struct Empty {}
 
-/// Of `Start` and `Connect`.
+/// The response of `Start` and `Connect`.
 #[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
 pub(super) struct EventResponse {
     #[prost(message, optional, tag = "1")]
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_sdks_send_is_understood() {
+    fn requests_of_the_sdks_are_decoded() {
         let start: StartRequest = read(
             r#"{"process":{"cmd":"/bin/bash","args":["-l","-c","echo hi"],"envs":{"A":"1"},"cwd":"/tmp"},"stdin":false}"#,
         )
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_looser_spellings_of_json_are_understood_too() {
+    fn lenient_forms_of_protobuf_json_are_decoded() {
         let start: StartRequest =
             read(r#"{"process":{"cmd":"x","args":null,"envs":null,"cwd":null,"later":1},"pty":null,"tag":null}"#)
                 .unwrap();
@@ -262,8 +262,8 @@ mod tests {
             let selector: ProcessSelector = read(&format!(r#"{{"pid":{pid},"tag":null}}"#)).unwrap();
             assert_eq!((selector.pid, selector.tag), (Some(42), None));
         }
-        for wrong in ["-1", "4294967296", "1.5", "true", "\"x\""] {
-            assert_eq!(read::<ProcessSelector>(&format!(r#"{{"pid":{wrong}}}"#)), None, "{wrong}");
+        for invalid in ["-1", "4294967296", "1.5", "true", "\"x\""] {
+            assert_eq!(read::<ProcessSelector>(&format!(r#"{{"pid":{invalid}}}"#)), None, "{invalid}");
         }
         for (text, bytes) in [("-_8=", &[0xfb, 0xff][..]), ("+/8", &[0xfb, 0xff]), ("", &[])] {
             let input: ProcessInput = read(&format!(r#"{{"stdin":"{text}"}}"#)).unwrap();
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_as_the_sdks_expect_them() {
+    fn events_have_the_form_that_the_sdks_expect() {
         let json = |event: ProcessEvent| serde_json::to_string(&EventResponse { event: Some(event) }).unwrap();
         let start = ProcessEvent { start: Some(StartEvent { pid: 42 }), ..ProcessEvent::default() };
         assert_eq!(json(start), r#"{"event":{"start":{"pid":42}}}"#);
@@ -287,9 +287,9 @@ mod tests {
         let end = EndEvent { exited: true, status: "exit status 0".into(), ..EndEvent::default() };
         let end = ProcessEvent { end: Some(end), ..ProcessEvent::default() };
         assert_eq!(json(end), r#"{"event":{"end":{"exited":true,"status":"exit status 0"}}}"#);
-        let sign = ProcessEvent { keepalive: Some(Empty {}), ..ProcessEvent::default() };
-        assert_eq!(json(sign), r#"{"event":{"keepalive":{}}}"#);
-        // Field 1 (event), in it field 2 (data), in it field 1 (stdout).
+        let keepalive = ProcessEvent { keepalive: Some(Empty {}), ..ProcessEvent::default() };
+        assert_eq!(json(keepalive), r#"{"event":{"keepalive":{}}}"#);
+        // Field 1 (event) contains field 2 (data), which contains field 1 (stdout).
         let binary = EventResponse { event: Some(data) }.encode_to_vec();
         assert_eq!(binary, b"\x0a\x07\x12\x05\x0a\x03hi\n");
     }

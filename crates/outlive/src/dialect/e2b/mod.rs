@@ -1,59 +1,59 @@
-//! E2B: the process service of `envd`, as the official JavaScript and Python SDKs speak it. docs/dialects/e2b.md says what works and
-//! what differs.
+//! The E2B dialect: `envd`'s process service as the official JavaScript and Python SDKs call it, and envd's plain HTTP
+//! endpoints. docs/dialects/e2b.md lists what works and what differs.
 //!
 //! ```text
-//! connect/ (the protocol) ─▶ message.rs ─▶ select.rs: which process ─▶ start, watch, input, control ─▶ core
+//! request ─▶ connect_rpc.rs: the Connect protocol ─▶ message.rs: JSON or protobuf
+//!              ├─▶ start.rs: Start ───────────┐
+//!              ├─▶ events.rs: Connect ────────┴─▶ events.rs: the event stream of one process
+//!              └─▶ process.rs: list, input, resize, signal
+//! request ─▶ rest.rs: /health, /metrics, /envs, /init
+//! error.rs: every error in the shape that the SDKs expect
 //! ```
 
-mod connect;
-mod control;
-mod end;
+mod connect_rpc;
 mod error;
+mod events;
 #[cfg(any(fuzzing, test))]
 pub(super) mod fuzzing;
-mod init;
-mod input;
 mod json;
 mod message;
+mod process;
 mod rest;
-mod select;
 mod start;
-mod timestamp;
-mod watch;
 
-use axum::http::Method;
+use axum::http::{Extensions, Method};
 
 use super::Dialect;
 use crate::access::Scope;
-use crate::front::{Front, Needs, Routes};
+use crate::http::{RequiredScope, Routes, Surface};
 
 pub(super) const DIALECT: Dialect = Dialect {
-    front: Front {
+    surface: Surface {
         name: "e2b",
-        words: error::in_rest_words,
-        request_headers: "authorization, content-type, x-access-token, connect-protocol-version, connect-timeout-ms, \
+        render_error: error::render_rest_error,
+        cors_request_headers: "authorization, content-type, x-access-token, connect-protocol-version, connect-timeout-ms, \
                           keepalive-ping-interval, e2b-sandbox-id, e2b-sandbox-port",
     },
     routes,
-    take_over: |_| {},
+    start: |_| Extensions::new(),
 };
 
 fn routes() -> Routes {
-    const OPEN: Needs = Needs::Nothing;
-    const READ: Needs = Needs::Scope(Scope::Read);
-    const WRITE: Needs = Needs::Scope(Scope::Write);
-    const ADMIN: Needs = Needs::Scope(Scope::Admin);
+    const OPEN: RequiredScope = RequiredScope::Nothing;
+    const READ: RequiredScope = RequiredScope::Scope(Scope::Read);
+    const WRITE: RequiredScope = RequiredScope::Scope(Scope::Write);
+    const ADMIN: RequiredScope = RequiredScope::Scope(Scope::Admin);
     Routes::default()
         .add(WRITE, Method::POST, "/process.Process/Start", start::start)
-        .add(READ, Method::POST, "/process.Process/Connect", watch::connect)
-        .add(READ, Method::POST, "/process.Process/List", select::list)
-        .add(WRITE, Method::POST, "/process.Process/Update", control::update)
-        .add(WRITE, Method::POST, "/process.Process/SendInput", input::send)
-        .add(WRITE, Method::POST, "/process.Process/StreamInput", input::stream)
-        .add(WRITE, Method::POST, "/process.Process/CloseStdin", input::close)
-        .add(WRITE, Method::POST, "/process.Process/SendSignal", control::signal)
+        .add(READ, Method::POST, "/process.Process/Connect", events::connect)
+        .add(READ, Method::POST, "/process.Process/List", process::list)
+        .add(WRITE, Method::POST, "/process.Process/Update", process::update)
+        .add(WRITE, Method::POST, "/process.Process/SendInput", process::send_input)
+        .add(WRITE, Method::POST, "/process.Process/StreamInput", process::stream_input)
+        .add(WRITE, Method::POST, "/process.Process/CloseStdin", process::close_stdin)
+        .add(WRITE, Method::POST, "/process.Process/SendSignal", process::send_signal)
         .add(OPEN, Method::GET, "/health", rest::health)
         .add(READ, Method::GET, "/metrics", rest::metrics)
-        .add(READ, Method::GET, "/envs", init::envs)
-        .add(ADMIN, Method::POST, "/init", init::init)
+        .add(READ, Method::GET, "/envs", rest::envs)
+        .add(ADMIN, Method::POST, "/init", rest::init)
 }

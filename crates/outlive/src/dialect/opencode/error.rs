@@ -1,5 +1,5 @@
-//! Errors in OpenCode's words, of which there are two kinds: those of its first API, and those below `/api`. What the core and the front have to say becomes
-//! what its clients understand here, and nowhere else.
+//! Errors as OpenCode's clients expect them. V1 and V2 have different shapes; this module is the only place where
+//! errors of the core and of the middleware become responses of this dialect.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -7,26 +7,25 @@ use axum::response::{IntoResponse, Response};
 use outlive_core::Error;
 use serde_json::{Value, json};
 
-use super::id;
-use crate::api::problem::{Code, Problem, quote};
+use super::ids;
+use crate::http::problem::{ErrorCode, Problem, quote};
 
-/// Which of its two APIs a request came to: the second one is below `/api`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Api {
-    First,
-    Second,
+enum Api {
+    V1,
+    V2,
 }
 
-/// What part of a request makes no sense.
+/// The part of a request that is invalid, under the name that clients expect in `kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum RequestPart {
     Params,
     Payload,
     Body,
     Query,
 }
 
-impl Part {
+impl RequestPart {
     fn name(self) -> &'static str {
         match self {
             Self::Params => "Params",
@@ -37,169 +36,162 @@ impl Part {
     }
 }
 
-/// Why something was not done.
+/// Why a request failed. [`V1Error`] and [`V2Error`] render it for the two APIs.
 #[derive(Clone, Debug)]
 pub(super) enum Failure {
     BadRequest {
-        part: Part,
+        part: RequestPart,
         message: String,
         field: Option<String>,
     },
-    NoTerminal {
+    PtyNotFound {
         id: String,
     },
-    /// A ticket was asked for without the header that says so.
-    NoTicket,
-    NoSession {
+    /// The request for a connect token lacks the header `x-opencode-ticket: 1`.
+    TicketHeaderMissing,
+    SessionNotFound {
         id: String,
     },
-    NoMessage {
+    MessageNotFound {
         id: String,
     },
     SessionBusy {
         id: String,
     },
-    /// Whatever else the core or the front has to say.
+    /// Any other error of the core or of the middleware.
     Other(Problem),
 }
 
 impl Failure {
-    pub(super) fn bad(part: Part, message: impl Into<String>) -> Self {
+    pub(super) fn bad_request(part: RequestPart, message: impl Into<String>) -> Self {
         Self::BadRequest { part, message: message.into(), field: None }
     }
 
-    /// In the words of a validator: what, and where.
-    pub(super) fn wrong(field: &str, expected: &str, got: &str) -> Self {
-        let place: Vec<String> = field.split('.').map(quote).collect();
-        let message = format!("Expected {expected}, got {}\n  at [\"{}\"]", quote(got), place.join("\"][\""));
-        Self::BadRequest { part: Part::Payload, message, field: Some(field.to_owned()) }
+    /// A field of the body has an invalid value. The text has the form of OpenCode's schema validator.
+    pub(super) fn invalid_field(field: &str, expected: &str, got: &str) -> Self {
+        let path: Vec<String> = field.split('.').map(quote).collect();
+        let message = format!("Expected {expected}, got {}\n  at [\"{}\"]", quote(got), path.join("\"][\""));
+        Self::BadRequest { part: RequestPart::Payload, message, field: Some(field.to_owned()) }
     }
 
-    /// Something in the path that is no id of its kind.
-    pub(super) fn no_id(name: &str, prefix: &str, got: &str) -> Self {
+    /// An id in the path does not have the prefix of its kind.
+    pub(super) fn invalid_id(name: &str, prefix: &str, got: &str) -> Self {
         let got = quote(got);
-        Self::bad(Part::Params, format!("Expected a string starting with {prefix:?}, got {got:?}\n  at [{name:?}]"))
+        let message = format!("Expected a string starting with {prefix:?}, got {got:?}\n  at [{name:?}]");
+        Self::bad_request(RequestPart::Params, message)
     }
 
-    pub(super) fn no_terminal(id: &str) -> Self {
-        Self::NoTerminal { id: quote(id) }
+    pub(super) fn pty_not_found(id: &str) -> Self {
+        Self::PtyNotFound { id: quote(id) }
     }
 
-    pub(super) fn no_session(id: &str) -> Self {
-        Self::NoSession { id: quote(id) }
+    pub(super) fn session_not_found(id: &str) -> Self {
+        Self::SessionNotFound { id: quote(id) }
     }
 
-    pub(super) fn no_message(id: &str) -> Self {
-        Self::NoMessage { id: quote(id) }
+    pub(super) fn message_not_found(id: &str) -> Self {
+        Self::MessageNotFound { id: quote(id) }
     }
 
-    pub(super) fn too_many_tickets() -> Self {
-        let message = "too many tickets wait to be used: try again in a minute".to_owned();
-        Error::Exhausted { code: "too_many_tickets", message }.into()
-    }
-
-    pub(super) fn too_many_sessions(most: usize) -> Self {
-        let message = format!("{most} sessions are busy; wait until one has ended");
+    pub(super) fn too_many_sessions(max: usize) -> Self {
+        let message = format!("all {max} sessions are busy; wait until one is idle");
         Error::Exhausted { code: "too_many_sessions", message }.into()
     }
 
-    /// The task of a command has failed, and nobody knows how far it came.
-    pub(super) fn broken_off() -> Self {
-        Error::conflict("broken_off", "the command was broken off").into()
+    /// The task of a command panicked, so its outcome is unknown.
+    pub(super) fn task_failed() -> Self {
+        Error::conflict("broken_off", "the task that runs the command failed").into()
     }
 
-    pub(super) fn on(self, api: Api) -> Response {
+    fn render(self, api: Api) -> Response {
         let (status, body) = match (self, api) {
-            (Self::BadRequest { part, message, .. }, Api::First) => bad_request(part.name(), &message),
-            (Self::BadRequest { part, message, field }, Api::Second) => {
+            (Self::BadRequest { part, message, .. }, Api::V1) => bad_request_body(part.name(), &message),
+            (Self::BadRequest { part, message, field }, Api::V2) => {
                 let mut body = json!({ "_tag": "InvalidRequestError", "message": message, "kind": part.name() });
                 if let Some(field) = field {
                     body["field"] = field.into();
                 }
                 (StatusCode::BAD_REQUEST, body)
             }
-            (Self::NoTerminal { id }, _) => {
+            (Self::PtyNotFound { id }, _) => {
                 let message = format!("PTY session not found: {id}");
                 (StatusCode::NOT_FOUND, json!({ "_tag": "PtyNotFoundError", "ptyID": id, "message": message }))
             }
-            (Self::NoTicket, api) => {
-                let tag = if api == Api::Second { "ForbiddenError" } else { "PtyForbiddenError" };
+            (Self::TicketHeaderMissing, api) => {
+                let tag = if api == Api::V2 { "ForbiddenError" } else { "PtyForbiddenError" };
                 (StatusCode::FORBIDDEN, json!({ "_tag": tag, "message": "Invalid PTY connect token request" }))
             }
-            (Self::NoSession { id }, _) => {
-                named("NotFoundError", StatusCode::NOT_FOUND, &format!("Session not found: {id}"))
-            }
-            (Self::NoMessage { id }, _) => {
-                named("NotFoundError", StatusCode::NOT_FOUND, &format!("Message not found: {id}"))
-            }
+            (Self::SessionNotFound { id }, _) => not_found_body(&format!("Session not found: {id}")),
+            (Self::MessageNotFound { id }, _) => not_found_body(&format!("Message not found: {id}")),
             (Self::SessionBusy { id }, _) => {
                 let message = format!("Session is busy: {id}");
                 (StatusCode::CONFLICT, json!({ "_tag": "SessionBusyError", "sessionID": id, "message": message }))
             }
-            (Self::Other(problem), _) => return in_words(problem),
+            (Self::Other(problem), _) => return render_error(problem),
         };
         (status, Json(body)).into_response()
     }
 }
 
-fn named(name: &str, status: StatusCode, message: &str) -> (StatusCode, Value) {
-    (status, json!({ "name": name, "data": { "message": message } }))
+fn not_found_body(message: &str) -> (StatusCode, Value) {
+    (StatusCode::NOT_FOUND, json!({ "name": "NotFoundError", "data": { "message": message } }))
 }
 
-/// Whatever has no name of its own, in an answer or an event.
-pub(super) fn unknown(message: &str) -> Value {
+/// The error without a more specific name, in a response or in an event.
+pub(super) fn unknown_error(message: &str) -> Value {
     json!({ "name": "UnknownError", "data": { "message": message } })
 }
 
-fn bad_request(kind: &str, message: &str) -> (StatusCode, Value) {
+fn bad_request_body(kind: &str, message: &str) -> (StatusCode, Value) {
     (StatusCode::BAD_REQUEST, json!({ "name": "BadRequest", "data": { "message": message, "kind": kind } }))
 }
 
-/// What the front refuses, and what has no words of its own. It does not know to which API a request came, so there is one form for both.
-pub(super) fn in_words(problem: Problem) -> Response {
+fn forbidden_body(message: &str) -> (StatusCode, Value) {
+    (StatusCode::FORBIDDEN, json!({ "_tag": "ForbiddenError", "message": message }))
+}
+
+/// Renders a rejection of the middleware, and every error without a variant in [`Failure`]. The middleware does not
+/// know the API of a request, so both APIs share this form.
+pub(super) fn render_error(problem: Problem) -> Response {
     let (code, detail) = (problem.code(), problem.detail());
     let (status, body) = match problem.status() {
-        StatusCode::UNAUTHORIZED if code == "ticket_invalid" => forbidden("Invalid PTY connect token request"),
+        StatusCode::UNAUTHORIZED if code == "ticket_invalid" => forbidden_body("Invalid PTY connect token request"),
         StatusCode::UNAUTHORIZED => {
             let body = json!({ "_tag": "UnauthorizedError", "message": "Authentication required" });
             (StatusCode::UNAUTHORIZED, body)
         }
-        StatusCode::FORBIDDEN => forbidden(detail),
-        StatusCode::NOT_FOUND => named("NotFoundError", StatusCode::NOT_FOUND, detail),
+        StatusCode::FORBIDDEN => forbidden_body(detail),
+        StatusCode::NOT_FOUND => not_found_body(detail),
         status if status.is_client_error() => {
             let part = match code {
-                "invalid_query" => Part::Query,
-                "invalid_path" => Part::Params,
-                _ => Part::Body,
+                "invalid_query" => RequestPart::Query,
+                "invalid_path" => RequestPart::Params,
+                _ => RequestPart::Body,
             };
-            let (_, body) = bad_request(part.name(), detail);
+            let (_, body) = bad_request_body(part.name(), detail);
             (status, body)
         }
-        status => (status, unknown(detail)),
+        status => (status, unknown_error(detail)),
     };
     let mut response = (status, Json(body)).into_response();
     if status == StatusCode::UNAUTHORIZED {
         let basic = HeaderValue::from_static("Basic realm=\"Secure Area\"");
         response.headers_mut().insert(header::WWW_AUTHENTICATE, basic);
     }
-    response.extensions_mut().insert(Code(code));
+    response.extensions_mut().insert(ErrorCode(code));
     response
-}
-
-fn forbidden(message: &str) -> (StatusCode, Value) {
-    (StatusCode::FORBIDDEN, json!({ "_tag": "ForbiddenError", "message": message }))
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
-            Error::NotFound { resource: "process", id } => Self::NoTerminal { id: id::of_process(&id) },
+            Error::NotFound { resource: "process", id } => Self::PtyNotFound { id: ids::pty_id(&id) },
             Error::Invalid { field, expected, got } => {
-                // Where our words for a thing differ from theirs.
+                // The field that outlive calls `label` is `title` in this dialect.
                 let field = if field == "label" { "title" } else { &field };
-                Self::wrong(field, &expected, &got)
+                Self::invalid_field(field, &expected, &got)
             }
-            Error::Spawn { message, .. } => Self::bad(Part::Payload, message),
+            Error::Spawn { message, .. } => Self::bad_request(RequestPart::Payload, message),
             other => Self::Other(other.into()),
         }
     }
@@ -207,7 +199,48 @@ impl From<Error> for Failure {
 
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
-        Self::Other(problem)
+        match (problem.code(), problem.field(), problem.mismatch()) {
+            ("malformed_json", ..) => Self::bad_request(RequestPart::Body, problem.detail()),
+            // OpenCode's validator calls a missing value `undefined`.
+            ("invalid_body", Some(field), Some((expected, "nothing"))) => {
+                Self::invalid_field(field, expected, "undefined")
+            }
+            ("invalid_body", Some(field), Some((expected, got))) => Self::invalid_field(field, expected, got),
+            ("invalid_body", ..) => Self::bad_request(RequestPart::Payload, problem.detail()),
+            _ => Self::Other(problem),
+        }
+    }
+}
+
+/// A failure of a V1 call: the error type of its handler and of its extractors.
+#[derive(Debug)]
+pub(super) struct V1Error(Failure);
+
+impl<E: Into<Failure>> From<E> for V1Error {
+    fn from(error: E) -> Self {
+        Self(error.into())
+    }
+}
+
+impl IntoResponse for V1Error {
+    fn into_response(self) -> Response {
+        self.0.render(Api::V1)
+    }
+}
+
+/// A failure of a V2 call.
+#[derive(Debug)]
+pub(super) struct V2Error(Failure);
+
+impl<E: Into<Failure>> From<E> for V2Error {
+    fn from(error: E) -> Self {
+        Self(error.into())
+    }
+}
+
+impl IntoResponse for V2Error {
+    fn into_response(self) -> Response {
+        self.0.render(Api::V2)
     }
 }
 
@@ -215,32 +248,47 @@ impl From<Problem> for Failure {
 mod tests {
     use super::*;
 
-    async fn said(response: Response) -> (u16, Value) {
+    #[tokio::test]
+    async fn body_errors_have_the_form_of_opencodes_validator() {
+        #[derive(Debug, serde::Deserialize)]
+        struct Request {
+            _agent: String,
+        }
+        let message = |body: &str| {
+            let failure = Failure::from(crate::http::extract::parse::<Request>(body.as_bytes()).unwrap_err());
+            async { read(failure.render(Api::V1)).await.1["data"].clone() }
+        };
+        assert_eq!(message("{}").await["message"], "Expected a value, got undefined\n  at [\"_agent\"]");
+        assert_eq!(message("{\"_agent\":5}").await["message"], "Expected a string, got integer `5`\n  at [\"_agent\"]");
+        assert_eq!(message("{").await["kind"], "Body");
+    }
+
+    async fn read(response: Response) -> (u16, Value) {
         let status = response.status().as_u16();
         let body = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
         (status, serde_json::from_slice(&body).unwrap())
     }
 
     #[tokio::test]
-    async fn the_same_fact_on_both_apis() {
-        let wrong = || Failure::wrong("size.rows", "a value greater than 0", "0");
-        let (status, body) = said(wrong().on(Api::First)).await;
+    async fn each_api_renders_a_failure_in_its_own_shape() {
+        let invalid = || Failure::invalid_field("size.rows", "a value greater than 0", "0");
+        let (status, body) = read(invalid().render(Api::V1)).await;
         assert_eq!((status, body["data"]["kind"].as_str()), (400, Some("Payload")));
         assert_eq!(body["data"]["message"], "Expected a value greater than 0, got 0\n  at [\"size\"][\"rows\"]");
-        let (_, body) = said(wrong().on(Api::Second)).await;
+        let (_, body) = read(invalid().render(Api::V2)).await;
         assert_eq!((body["_tag"].as_str(), body["field"].as_str()), (Some("InvalidRequestError"), Some("size.rows")));
-        let gone = Failure::from(Error::not_found("proc_1"));
-        assert_eq!(said(gone.on(Api::Second)).await.1["ptyID"], "pty_1");
-        assert_eq!(said(Failure::NoTicket.on(Api::First)).await.1["_tag"], "PtyForbiddenError");
+        let not_found = Failure::from(Error::not_found("proc_1"));
+        assert_eq!(read(not_found.render(Api::V2)).await.1["ptyID"], "pty_1");
+        assert_eq!(read(Failure::TicketHeaderMissing.render(Api::V1)).await.1["_tag"], "PtyForbiddenError");
     }
 
     #[tokio::test]
-    async fn a_failed_start_is_the_callers_affair() {
+    async fn a_failed_spawn_is_a_client_error() {
         let spawn = Error::Spawn { code: "command_not_found", message: "x: command not found".into() };
-        assert_eq!(said(Failure::from(spawn).on(Api::First)).await.0, 400);
+        assert_eq!(read(Failure::from(spawn).render(Api::V1)).await.0, 400);
         let full = Error::Exhausted { code: "x", message: "full".into() };
         assert_eq!(
-            said(Failure::from(full).on(Api::First)).await,
+            read(Failure::from(full).render(Api::V1)).await,
             (503, json!({"name":"UnknownError","data":{"message":"full"}}))
         );
     }

@@ -1,99 +1,129 @@
-//! OpenCode: its terminals, its events, and commands whose output becomes part of a session's messages, as `@opencode-ai/sdk` (both of its entries) and the web client
-//! speak. docs/dialects/opencode.md says what works and what differs.
+//! The OpenCode dialect: terminals, events, and commands whose output becomes part of a session's messages, as
+//! `@opencode-ai/sdk` (both of its entry points) and OpenCode's web client expect them. docs/dialects/opencode.md lists
+//! what works and what differs.
 //!
 //! ```text
-//! ptys/ (REST) ──────┐
-//! socket/ ─── units/ │ (the cursor)      ─▶ core: processes on terminals
-//! sessions/ (shell, command, messages)   ─▶ core: processes on pipes; Core::store
-//! events/ ◀── the core's events, and what sessions/ has to say
-//! fixed.rs: what the web client asks before it shows anything
+//! ptys/: REST calls about terminals      ─▶ core: processes on terminals
+//! socket.rs: a terminal's WebSocket      ─▶ core: processes on terminals; utf16/: its cursor
+//! sessions/: shell, command, messages    ─▶ core: processes on pipes; Core::store
+//! events/: server-sent events            ◀─ core events, and the event bus that sessions/ publishes to
+//! static_routes.rs: fixed responses that the web client requests at start-up
 //! ```
+//!
+//! OpenCode has two APIs with different envelopes and errors: V1 at the root, V2 below `/api`.
 
 mod error;
 mod events;
-mod fixed;
-mod id;
+#[cfg(any(fuzzing, test))]
+pub(super) mod fuzzing;
+mod ids;
 mod location;
-mod payload;
 mod ptys;
 mod sessions;
+mod shells;
 mod socket;
-mod units;
+mod static_routes;
+mod utf16;
 
-use axum::http::Method;
+use std::sync::Arc;
+
+use axum::http::{Extensions, Method};
 
 use super::Dialect;
 use crate::access::Scope;
-use crate::api::App;
-use crate::front::{Front, Needs, Routes};
+use crate::http::AppState;
+use crate::http::{RequiredScope, Routes, Surface};
 
 pub(super) const DIALECT: Dialect = Dialect {
-    front: Front {
+    surface: Surface {
         name: "opencode",
-        words: error::in_words,
-        request_headers: "authorization, content-type, last-event-id, x-opencode-directory, x-opencode-workspace, x-opencode-ticket",
+        render_error: error::render_error,
+        cors_request_headers: "authorization, content-type, last-event-id, x-opencode-directory, x-opencode-workspace, \
+                          x-opencode-ticket",
     },
     routes,
-    take_over,
+    start,
 };
 
-/// What is under way in this server; none of it is missed when the server dies.
+/// In-memory state of this dialect. All of it can be rebuilt after the server dies.
 #[derive(Default)]
-pub(crate) struct OpenCode {
-    trackers: units::Trackers,
+pub(super) struct OpenCode {
+    trackers: utf16::Trackers,
     bus: events::Bus,
     sessions: sessions::Sessions,
 }
 
-/// Goes on with what the server before had under way.
-pub(super) fn take_over(app: &App) {
-    units::take_over(&app.core, &app.opencode.trackers);
-    tokio::spawn(units::watch_removals(app.core.clone(), app.opencode.trackers.clone()));
-    ptys::go_on_removing(&app.core);
-    sessions::take_over(&app.core, &app.opencode);
+/// Resumes the work of the previous server: unit tracking, pending terminal removals and running commands.
+fn start(app: &AppState) -> Extensions {
+    let opencode = Arc::new(OpenCode::default());
+    utf16::take_over(&app.core, &opencode.trackers);
+    tokio::spawn(utf16::watch_removals(app.core.clone(), opencode.trackers.clone()));
+    ptys::resume_removals(&app.core);
+    sessions::take_over(&app.core, &opencode);
+    let mut extensions = Extensions::new();
+    extensions.insert(opencode);
+    extensions
 }
 
+const READ: RequiredScope = RequiredScope::Scope(Scope::Read);
+const WRITE: RequiredScope = RequiredScope::Scope(Scope::Write);
+const ATTACH: RequiredScope = RequiredScope::Attach;
+
 fn routes() -> Routes {
-    const READ: Needs = Needs::Scope(Scope::Read);
-    const WRITE: Needs = Needs::Scope(Scope::Write);
-    const ATTACH: Needs = Needs::Attach;
+    pty_routes().merge(session_routes()).merge(start_up_routes())
+}
+
+/// Terminals, and the events about terminals and sessions.
+fn pty_routes() -> Routes {
+    use ptys::handlers as pty;
     Routes::default()
-        .add(READ, Method::GET, "/pty/shells", ptys::rest::shells)
-        .add(READ, Method::GET, "/pty", ptys::rest::list)
-        .add(WRITE, Method::POST, "/pty", ptys::rest::create)
-        .add(READ, Method::GET, "/pty/{id}", ptys::rest::get)
-        .add(WRITE, Method::PUT, "/pty/{id}", ptys::rest::update)
-        .add(WRITE, Method::DELETE, "/pty/{id}", ptys::rest::remove)
-        .add(WRITE, Method::POST, "/pty/{id}/connect-token", ptys::rest::connect_token)
+        .add(READ, Method::GET, "/pty/shells", pty::shells)
+        .add(READ, Method::GET, "/pty", pty::list)
+        .add(WRITE, Method::POST, "/pty", pty::create)
+        .add(READ, Method::GET, "/pty/{id}", pty::get)
+        .add(WRITE, Method::PUT, "/pty/{id}", pty::update)
+        .add(WRITE, Method::DELETE, "/pty/{id}", pty::remove)
+        .add(WRITE, Method::POST, "/pty/{id}/connect-token", pty::connect_token)
         .add(ATTACH, Method::GET, "/pty/{id}/connect", socket::connect)
-        .add(READ, Method::GET, "/api/pty", ptys::rest::api_list)
-        .add(WRITE, Method::POST, "/api/pty", ptys::rest::api_create)
-        .add(READ, Method::GET, "/api/pty/{id}", ptys::rest::api_get)
-        .add(WRITE, Method::PUT, "/api/pty/{id}", ptys::rest::api_update)
-        .add(WRITE, Method::DELETE, "/api/pty/{id}", ptys::rest::api_remove)
-        .add(WRITE, Method::POST, "/api/pty/{id}/connect-token", ptys::rest::api_connect_token)
+        .add(READ, Method::GET, "/api/pty", pty::api_list)
+        .add(WRITE, Method::POST, "/api/pty", pty::api_create)
+        .add(READ, Method::GET, "/api/pty/{id}", pty::api_get)
+        .add(WRITE, Method::PUT, "/api/pty/{id}", pty::api_update)
+        .add(WRITE, Method::DELETE, "/api/pty/{id}", pty::api_remove)
+        .add(WRITE, Method::POST, "/api/pty/{id}/connect-token", pty::api_connect_token)
         .add(ATTACH, Method::GET, "/api/pty/{id}/connect", socket::api_connect)
-        .add(READ, Method::GET, "/event", events::of_a_folder)
-        .add(READ, Method::GET, "/global/event", events::of_all)
-        .add(READ, Method::GET, "/api/event", events::below_api)
-        .add(READ, Method::GET, "/session", sessions::rest::list)
-        .add(WRITE, Method::POST, "/session", sessions::rest::create)
-        .add(READ, Method::GET, "/session/status", sessions::rest::status)
-        .add(READ, Method::GET, "/session/{id}", sessions::rest::get)
-        .add(WRITE, Method::PATCH, "/session/{id}", sessions::rest::update)
-        .add(WRITE, Method::DELETE, "/session/{id}", sessions::rest::remove)
-        .add(READ, Method::GET, "/session/{id}/children", sessions::rest::children)
-        .add(READ, Method::GET, "/session/{id}/todo", sessions::rest::nothing_of)
-        .add(READ, Method::GET, "/session/{id}/diff", sessions::rest::nothing_of)
-        .add(READ, Method::GET, "/session/{id}/message", sessions::messages::list)
-        .add(READ, Method::GET, "/session/{id}/message/{messageID}", sessions::messages::get)
-        .add(WRITE, Method::POST, "/session/{id}/shell", sessions::messages::shell)
-        .add(WRITE, Method::POST, "/session/{id}/command", sessions::messages::command)
-        .add(WRITE, Method::POST, "/session/{id}/abort", sessions::messages::abort)
+        .add(READ, Method::GET, "/event", events::directory_events)
+        .add(READ, Method::GET, "/global/event", events::global_events)
+        .add(READ, Method::GET, "/api/event", events::api_events)
+}
+
+fn session_routes() -> Routes {
+    use sessions::handlers as session;
+    Routes::default()
+        .add(READ, Method::GET, "/session", session::list)
+        .add(WRITE, Method::POST, "/session", session::create)
+        .add(READ, Method::GET, "/session/status", session::status)
+        .add(READ, Method::GET, "/session/{id}", session::get)
+        .add(WRITE, Method::PATCH, "/session/{id}", session::update)
+        .add(WRITE, Method::DELETE, "/session/{id}", session::remove)
+        .add(READ, Method::GET, "/session/{id}/children", session::children)
+        .add(READ, Method::GET, "/session/{id}/todo", session::empty_list)
+        .add(READ, Method::GET, "/session/{id}/diff", session::empty_list)
+        .add(READ, Method::GET, "/session/{id}/message", session::list_messages)
+        .add(READ, Method::GET, "/session/{id}/message/{messageID}", session::get_message)
+        .add(WRITE, Method::POST, "/session/{id}/shell", session::shell)
+        .add(WRITE, Method::POST, "/session/{id}/command", session::command)
+        .add(WRITE, Method::POST, "/session/{id}/abort", session::abort)
+}
+
+/// Requests of the web client at start-up.
+fn start_up_routes() -> Routes {
+    use static_routes as fixed;
+    Routes::default()
         .add(READ, Method::GET, "/global/health", fixed::health)
         .add(READ, Method::GET, "/api/health", fixed::api_health)
         .add(READ, Method::GET, "/api/location", fixed::location)
-        .add(READ, Method::GET, "/doc", fixed::document)
+        .add(READ, Method::GET, "/doc", fixed::openapi_document)
         .add(READ, Method::GET, "/path", fixed::path)
         .add(READ, Method::GET, "/project", fixed::projects)
         .add(READ, Method::GET, "/project/current", fixed::project)
@@ -101,14 +131,14 @@ fn routes() -> Routes {
         .add(READ, Method::GET, "/global/config", fixed::config)
         .add(READ, Method::GET, "/config/providers", fixed::config_providers)
         .add(READ, Method::GET, "/provider", fixed::providers)
-        .add(READ, Method::GET, "/provider/auth", fixed::none_by_name)
+        .add(READ, Method::GET, "/provider/auth", fixed::empty_object)
         .add(READ, Method::GET, "/agent", fixed::agents)
-        .add(READ, Method::GET, "/command", fixed::none)
-        .add(READ, Method::GET, "/mcp", fixed::none_by_name)
-        .add(READ, Method::GET, "/vcs", fixed::none_by_name)
-        .add(READ, Method::GET, "/lsp", fixed::none)
-        .add(READ, Method::GET, "/formatter", fixed::none)
-        .add(READ, Method::GET, "/skill", fixed::none)
-        .add(READ, Method::GET, "/permission", fixed::none)
-        .add(READ, Method::GET, "/question", fixed::none)
+        .add(READ, Method::GET, "/command", fixed::empty_list)
+        .add(READ, Method::GET, "/mcp", fixed::empty_object)
+        .add(READ, Method::GET, "/vcs", fixed::empty_object)
+        .add(READ, Method::GET, "/lsp", fixed::empty_list)
+        .add(READ, Method::GET, "/formatter", fixed::empty_list)
+        .add(READ, Method::GET, "/skill", fixed::empty_list)
+        .add(READ, Method::GET, "/permission", fixed::empty_list)
+        .add(READ, Method::GET, "/question", fixed::empty_list)
 }

@@ -1,16 +1,16 @@
-//! OpenSandbox: what `execd` answers inside of a sandbox, as the official Python and JavaScript SDKs ask it, the terminals that its
-//! feature request asked for, and the two answers of the lifecycle server that `Sandbox.connect()` needs. docs/dialects/opensandbox.md
-//! says what works and what differs.
+//! The OpenSandbox dialect: the API of `execd`, the daemon inside a sandbox, as the official Python and JavaScript SDKs
+//! use it; the one-step terminals of OpenSandbox's feature request; and the two lifecycle calls that
+//! `Sandbox.connect()` needs. docs/dialects/opensandbox.md lists what works and what differs.
 //!
 //! ```text
-//! asked.rs (bodies, queries) ─▶ commands/  one-off commands; their status, logs and interruption ┐
-//!                            ─▶ sessions/  shells that remember                                  ├─▶ launch/, ids.rs ─▶ core
-//!                            ─▶ terminals/ sockets, and the terminals that stay                  ┘
-//! streams of commands/ and sessions/ ◀── events/ ◀── the core's log
-//! rest.rs: signs of life, metrics, and what is not served · lifecycle.rs: where a port is found · error.rs: every refusal
+//! commands/    one-off commands: run, resume, status, logs, interrupt ┐
+//! sessions.rs  shells with state                                      ├─▶ launch/: program, directory, env ─▶ core
+//! terminals/   terminal sockets, and the terminals behind them        ┘
+//! events/      the event stream of a command  ◀─ core::follow
+//! sandbox.rs   health, metrics, the sandbox's address, unsupported calls
+//! error.rs     every error · ids.rs: ids in OpenSandbox's forms
 //! ```
 
-mod asked;
 mod commands;
 mod error;
 mod events;
@@ -18,56 +18,57 @@ mod events;
 pub(super) mod fuzzing;
 mod ids;
 mod launch;
-mod lifecycle;
-mod rest;
+mod sandbox;
 mod sessions;
 mod terminals;
 
-use axum::http::Method;
+use axum::http::{Extensions, Method};
 
 use super::Dialect;
 use crate::access::Scope;
-use crate::front::{Front, Needs, Routes};
+use crate::http::{RequiredScope, Routes, Surface};
 
 pub(super) const DIALECT: Dialect = Dialect {
-    front: Front {
+    surface: Surface {
         name: "opensandbox",
-        words: error::in_words,
-        request_headers: "authorization, content-type, cache-control, x-execd-access-token, open-sandbox-api-key, \
+        render_error: error::render_error,
+        cors_request_headers: "authorization, content-type, cache-control, x-execd-access-token, open-sandbox-api-key, \
                           open-sandbox-client-ip",
     },
     routes,
-    take_over: |_| {},
+    start: |_| Extensions::new(),
 };
 
 fn routes() -> Routes {
-    const READ: Needs = Needs::Scope(Scope::Read);
-    const WRITE: Needs = Needs::Scope(Scope::Write);
+    const READ: RequiredScope = RequiredScope::Scope(Scope::Read);
+    const WRITE: RequiredScope = RequiredScope::Scope(Scope::Write);
+    const ATTACH: RequiredScope = RequiredScope::Attach;
+    use terminals::{attach, direct, handlers as pty};
     Routes::default()
-        .add(READ, Method::GET, "/ping", rest::ping)
-        .add(READ, Method::GET, "/metrics", rest::metrics)
-        .add(READ, Method::GET, "/metrics/watch", rest::watch)
+        .add(READ, Method::GET, "/ping", sandbox::ping)
+        .add(READ, Method::GET, "/metrics", sandbox::metrics)
+        .add(READ, Method::GET, "/metrics/watch", sandbox::watch_metrics)
         .add(WRITE, Method::POST, "/command", commands::run::run)
-        .add(Needs::Attach, Method::GET, "/command", terminals::one_step::command)
-        .add(WRITE, Method::DELETE, "/command", commands::interrupt::interrupt)
-        .add(READ, Method::GET, "/command/status/{id}", commands::status::status)
-        .add(READ, Method::GET, "/command/{id}/logs", commands::logs::logs)
+        .add(ATTACH, Method::GET, "/command", direct::command)
+        .add(WRITE, Method::DELETE, "/command", commands::inspect::interrupt)
+        .add(READ, Method::GET, "/command/status/{id}", commands::inspect::status)
+        .add(READ, Method::GET, "/command/{id}/logs", commands::inspect::logs)
         .add(READ, Method::GET, "/command/{id}/resume", commands::run::resume)
-        .add(WRITE, Method::POST, "/session", sessions::rest::create)
-        .add(WRITE, Method::DELETE, "/session/{id}", sessions::rest::delete)
-        .add(WRITE, Method::POST, "/session/{id}/run", sessions::rest::run)
-        .add(WRITE, Method::POST, "/pty", terminals::rest::create)
-        .add(READ, Method::GET, "/pty/{id}", terminals::rest::get)
-        .add(WRITE, Method::DELETE, "/pty/{id}", terminals::rest::delete)
-        .add(Needs::Attach, Method::GET, "/pty/{id}/ws", terminals::socket::attach)
-        .add(Needs::Attach, Method::GET, "/terminal", terminals::one_step::terminal)
-        .add(Needs::Attach, Method::GET, "/v1/sandboxes/{sandbox}/proxy/{port}/terminal", terminals::one_step::terminal)
-        .add(READ, Method::GET, "/v1/sandboxes/{sandbox}/endpoints/{port}", lifecycle::endpoint)
-        .add(READ, Method::GET, "/v1/isolated/capabilities", rest::isolation)
-        .add(WRITE, Method::POST, "/v1/isolated/session", rest::not_supported)
-        .add(READ, Method::GET, "/v1/isolated/sessions", rest::not_supported)
-        .add(WRITE, Method::POST, "/code", rest::not_supported)
-        .add(WRITE, Method::DELETE, "/code", rest::not_supported)
-        .add(WRITE, Method::POST, "/code/context", rest::not_supported)
-        .add(READ, Method::GET, "/code/contexts", rest::not_supported)
+        .add(WRITE, Method::POST, "/session", sessions::create)
+        .add(WRITE, Method::DELETE, "/session/{id}", sessions::delete)
+        .add(WRITE, Method::POST, "/session/{id}/run", sessions::run)
+        .add(WRITE, Method::POST, "/pty", pty::create)
+        .add(READ, Method::GET, "/pty/{id}", pty::get)
+        .add(WRITE, Method::DELETE, "/pty/{id}", pty::delete)
+        .add(ATTACH, Method::GET, "/pty/{id}/ws", attach::attach)
+        .add(ATTACH, Method::GET, "/terminal", direct::terminal)
+        .add(ATTACH, Method::GET, "/v1/sandboxes/{sandbox}/proxy/{port}/terminal", direct::terminal)
+        .add(READ, Method::GET, "/v1/sandboxes/{sandbox}/endpoints/{port}", sandbox::endpoint)
+        .add(READ, Method::GET, "/v1/isolated/capabilities", sandbox::isolation)
+        .add(WRITE, Method::POST, "/v1/isolated/session", sandbox::not_supported)
+        .add(READ, Method::GET, "/v1/isolated/sessions", sandbox::not_supported)
+        .add(WRITE, Method::POST, "/code", sandbox::not_supported)
+        .add(WRITE, Method::DELETE, "/code", sandbox::not_supported)
+        .add(WRITE, Method::POST, "/code/context", sandbox::not_supported)
+        .add(READ, Method::GET, "/code/contexts", sandbox::not_supported)
 }

@@ -1,4 +1,4 @@
-//! Commands over the bridge: an argument list, and events with base64 in them.
+//! `/v1/sandbox/{id}/exec`: runs an argument list, and streams its output as server-sent events with base64 data.
 
 use axum::body::Bytes;
 use axum::extract::State;
@@ -8,21 +8,19 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use futures_util::{Stream as Events, stream};
 use outlive_core::Error;
+use outlive_core::follow::OnReaderGone;
 use outlive_core::process::Spec;
 use outlive_core::session::ExecSpec;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::super::command::{Command, Event, session};
-use super::super::container::start::quoted;
+use super::super::command::{Command, CommandEvent, Decoders, ExitStatus, quote, stream_name};
 use super::super::error::BridgeError;
-use super::super::text::{self, Decoders};
-use super::super::{SANDBOX, folder};
-use super::{sandbox_id, session_id};
-use crate::api::App;
-use crate::api::extract::{Body, Path};
-use crate::api::problem::Problem;
-use crate::api::sse;
+use super::super::{SANDBOX, directory, session};
+use super::{check_sandbox_id, core_session_id};
+use crate::http::AppState;
+use crate::http::extract::{Body, Path, WithRejection};
+use crate::http::sse;
 
 #[derive(Deserialize)]
 pub(in super::super) struct ExecRequest {
@@ -33,39 +31,37 @@ pub(in super::super) struct ExecRequest {
 }
 
 pub(in super::super) async fn exec(
-    State(app): State<App>,
-    id: Result<Path<String>, Problem>,
+    State(app): State<AppState>,
+    WithRejection(Path(sandbox), _): WithRejection<Path<String>, BridgeError>,
     headers: HeaderMap,
-    body: Result<Body<ExecRequest>, Problem>,
+    WithRejection(Body(request), _): WithRejection<Body<ExecRequest>, BridgeError>,
 ) -> Result<Response, BridgeError> {
-    let sandbox = sandbox_id(id)?;
-    let Body(request) = body?;
+    check_sandbox_id(&sandbox)?;
     if request.argv.first().is_none_or(String::is_empty) {
         return Err(BridgeError::invalid("argv must be a non-empty array"));
     }
-    let cwd = request.cwd.as_deref().map(|cwd| folder::inside(cwd).ok_or_else(|| BridgeError::outside("cwd")));
-    let cwd = cwd.transpose()?;
+    let resolve = |cwd: &str| directory::resolve_in_workspace(cwd).ok_or_else(|| BridgeError::outside_workspace("cwd"));
+    let cwd = request.cwd.as_deref().map(resolve).transpose()?;
     let timeout_ms = request.timeout_ms.filter(|ms| *ms > 0);
-    let of_session = headers.get("session-id").map(|id| id.to_str().unwrap_or(""));
-    let command = match of_session {
+    let session_id = headers.get("session-id").map(|id| id.to_str().unwrap_or(""));
+    let command = match session_id {
         Some(id) => {
-            let session = session(&app, &session_id(&sandbox, id)?).await?;
-            let mut spec = ExecSpec::default();
-            (spec.command, spec.cwd, spec.timeout_ms) = (line(&request.argv), cwd, timeout_ms);
-            Command::in_session(&session, spec).await?
+            let session = session::find_or_create(&app, &core_session_id(&sandbox, id)?).await?;
+            let command = command_line(&request.argv);
+            let spec = ExecSpec { command, cwd, timeout_ms, ..ExecSpec::default() };
+            Command::exec(&app, &session, spec).await?
         }
-        None => alone(&app, sandbox, request.argv, cwd, timeout_ms).await?,
+        None => run(&app, sandbox, request.argv, cwd, timeout_ms).await?,
     };
-    Ok(sse::answer(events(app, command, timeout_ms)))
+    Ok(sse::response(events(app, command, timeout_ms)))
 }
 
-/// For a shell: each argument as it is.
-fn line(argv: &[String]) -> String {
-    argv.iter().map(|argument| quoted(argument)).collect::<Vec<_>>().join(" ")
+fn command_line(argv: &[String]) -> String {
+    argv.iter().map(|argument| quote(argument)).collect::<Vec<_>>().join(" ")
 }
 
-async fn alone(
-    app: &App,
+async fn run(
+    app: &AppState,
     sandbox: String,
     argv: Vec<String>,
     cwd: Option<String>,
@@ -73,7 +69,7 @@ async fn alone(
 ) -> Result<Command, Error> {
     let cwd = match cwd {
         Some(cwd) => cwd,
-        None => folder::usual().await,
+        None => directory::default().await,
     };
     let mut argv = argv.into_iter();
     let spec = Spec {
@@ -84,56 +80,68 @@ async fn alone(
         annotations: [(SANDBOX.to_owned(), sandbox)].into(),
         ..Spec::default()
     };
-    match Command::alone(app, spec.clone(), false).await {
-        // There a shell starts everything, so these are exits (127 and 126) with the shell's words on stderr.
+    match Command::run(app, spec.clone(), OnReaderGone::Stop).await {
+        // Cloudflare starts everything through a shell. So these errors are exits there (127 and 126), with the shell's
+        // message on stderr.
         Err(error) if ["command_not_found", "not_executable"].contains(&error.code()) => {
-            Command::alone(app, by_shell(spec), false).await
+            Command::run(app, through_shell(spec), OnReaderGone::Stop).await
         }
         other => other,
     }
 }
 
-fn by_shell(mut spec: Spec) -> Spec {
+fn through_shell(mut spec: Spec) -> Spec {
     let command = std::mem::replace(&mut spec.command, "/bin/sh".to_owned());
-    let line = ["-c", r#"exec "$@""#, "sh"].map(str::to_owned);
-    spec.args = line.into_iter().chain([command]).chain(spec.args).collect();
+    let shell_args = ["-c", r#"exec "$@""#, "sh"].map(str::to_owned);
+    spec.args = shell_args.into_iter().chain([command]).chain(spec.args).collect();
     spec
 }
 
-/// Each event has whole characters, as far as it is text: one of the clients decodes each by itself.
-fn events(app: App, command: Command, timeout_ms: Option<u64>) -> impl Events<Item = Bytes> {
+/// Each event contains only complete characters, because one of the clients decodes each event by itself.
+fn events(app: AppState, command: Command, timeout_ms: Option<u64>) -> impl Events<Item = Bytes> {
     stream::unfold(Some((app, command, Decoders::default())), move |state| async move {
         let (app, mut command, mut decoders) = state?;
         loop {
             match command.next(&app).await? {
-                Event::Output(stream, bytes) => {
-                    let whole = decoders.of(stream).whole(&bytes);
-                    if !whole.is_empty() {
-                        return Some((output(text::name(stream), &whole), Some((app, command, decoders))));
+                CommandEvent::Output(stream, bytes) => {
+                    let complete = decoders.get_mut(stream).complete_bytes(&bytes);
+                    if !complete.is_empty() {
+                        let event = output_event(stream_name(stream), &complete);
+                        return Some((event, Some((app, command, decoders))));
                     }
                 }
-                Event::Ended(ended) => {
-                    let mut last: Vec<u8> = decoders.end().flat_map(|(name, bytes)| output(name, &bytes)).collect();
-                    if ended.timed_out {
-                        let limit = timeout_ms.map(|ms| format!(" after {ms}ms")).unwrap_or_default();
-                        last.extend(output("stderr", format!("Command timed out{limit}\n").as_bytes()));
-                    }
-                    last.extend(event("exit", &json!({ "exit_code": ended.code }).to_string()));
-                    return Some((last.into(), None));
-                }
-                Event::Failed(error) => {
+                CommandEvent::Exited(status) => return Some((last_events(status, timeout_ms, &mut decoders), None)),
+                CommandEvent::Failed(error) => {
                     let error = json!({ "error": error.to_string(), "code": "exec_transport_error" });
-                    return Some((event("error", &error.to_string()), None));
+                    return Some((sse::event("error", "", &error.to_string()), None));
                 }
             }
         }
     })
 }
 
-fn output(name: &str, bytes: &[u8]) -> Bytes {
-    event(name, &BASE64.encode(bytes))
+/// Incomplete characters at the end of the output, and the exit.
+fn last_events(status: ExitStatus, timeout_ms: Option<u64>, decoders: &mut Decoders) -> Bytes {
+    let mut events: Vec<u8> = decoders.finish().flat_map(|(name, bytes)| output_event(name, &bytes)).collect();
+    if status.timed_out {
+        let after = timeout_ms.map(|ms| format!(" after {ms}ms")).unwrap_or_default();
+        events.extend(output_event("stderr", format!("Command timed out{after}\n").as_bytes()));
+    }
+    events.extend(sse::event("exit", "", &json!({ "exit_code": status.code }).to_string()));
+    events.into()
 }
 
-fn event(name: &str, data: &str) -> Bytes {
-    format!("event: {name}\ndata: {data}\n\n").into()
+fn output_event(name: &str, bytes: &[u8]) -> Bytes {
+    sse::event(name, "", &BASE64.encode(bytes))
+}
+
+#[cfg(any(fuzzing, test))]
+pub(super) fn fuzz(data: &[u8]) {
+    use super::super::fuzzing::body;
+
+    let Some(request) = body::<ExecRequest, BridgeError>(data) else { return };
+    // One word per argument: each starts and ends with a quote, and no quote inside is unescaped.
+    let line = command_line(&request.argv);
+    let words: Vec<String> = request.argv.iter().map(|argument| argument.replace('\'', r"'\''")).collect();
+    assert_eq!(line.len(), words.iter().map(|word| word.len() + 3).sum::<usize>().saturating_sub(1));
 }

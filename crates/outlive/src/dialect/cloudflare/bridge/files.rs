@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
+use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -15,96 +16,97 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
+use super::super::directory;
 use super::super::error::BridgeError;
-use super::super::folder;
-use super::archive::{self, Asking};
-use super::received::{nameless, on_disk, receive};
-use super::workspace::{Workspace, below};
-use super::{checked_sandbox, sandbox_id};
-use crate::api::App;
-use crate::api::extract::{Params, Path};
-use crate::api::problem::Problem;
+use super::archive::{self, CancelOnDrop};
+use super::check_sandbox_id;
+use super::spool::{on_blocking_thread, receive, unnamed_file};
+use super::workspace::{Workspace, relative_to_workspace};
+use crate::http::AppState;
+use crate::http::extract::{Params, Path, WithRejection};
 
-/// Bytes of a file in one piece.
 const PIECE_BYTES: usize = 256 * 1024;
-/// A client that takes no piece for this long is gone.
-const TAKEN_WITHIN: Duration = Duration::from_secs(30);
-/// Archives that are made, sent or unpacked at the same time; each keeps a disk busy, and has a file there.
-static ARCHIVES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(2)));
+/// A client that takes no piece for this long is disconnected.
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+/// Archives that are packed, sent or unpacked at the same time. Each keeps a disk busy and has a file.
+const MAX_ARCHIVES: usize = 2;
+static ARCHIVE_SLOTS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(MAX_ARCHIVES)));
 
-/// For work that goes on without the one who asked for it: so the turn belongs to the work.
-async fn turn(of: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, BridgeError> {
-    let turn = Arc::clone(of).acquire_owned().await;
-    turn.map_err(|error| BridgeError::not_packed(&io::Error::other(error)))
+/// The permit is owned, because the work that holds it may outlive the request.
+async fn archive_slot() -> Result<OwnedSemaphorePermit, BridgeError> {
+    let slot = Arc::clone(&ARCHIVE_SLOTS).acquire_owned().await;
+    slot.map_err(|error| BridgeError::persist(&io::Error::other(error)))
 }
 
-/// Below the workspace.
-fn path_of(path: Result<Path<(String, String)>, Problem>) -> Result<std::path::PathBuf, BridgeError> {
-    let Path((sandbox, path)) = path?;
-    checked_sandbox(sandbox)?;
-    folder::inside(&format!("/{path}")).map(|path| below(&path)).ok_or_else(|| BridgeError::outside("path"))
+/// The path of the file, relative to the workspace.
+fn file_path(sandbox: &str, path: &str) -> Result<PathBuf, BridgeError> {
+    check_sandbox_id(sandbox)?;
+    let resolved = directory::resolve_in_workspace(&format!("/{path}"));
+    resolved.map(|path| relative_to_workspace(&path)).ok_or_else(|| BridgeError::outside_workspace("path"))
 }
 
-pub(in super::super) async fn get(path: Result<Path<(String, String)>, Problem>) -> Result<Response, BridgeError> {
-    let path = path_of(path)?;
-    let (file, bytes) = on_disk(move || Workspace::open()?.read(&path)).await?;
-    Ok(send(file, bytes, None))
+pub(in super::super) async fn get(
+    WithRejection(Path((sandbox, path)), _): WithRejection<Path<(String, String)>, BridgeError>,
+) -> Result<Response, BridgeError> {
+    let path = file_path(&sandbox, &path)?;
+    let (file, bytes) = on_blocking_thread(move || Workspace::open()?.read(&path)).await?;
+    Ok(file_response(file, bytes, None))
 }
 
-/// `bytes` of a file, each piece when the last one has been taken. The file, and the turn that was taken for it, go with the last piece, with
-/// the client, or when it takes nothing for too long.
-fn send(file: File, bytes: u64, turn: Option<OwnedSemaphorePermit>) -> Response {
-    let (give, taken) = mpsc::channel(1);
+/// Sends `bytes` of a file, and reads each piece when the client has taken the one before. The file and its slot are
+/// released after the last piece, when the client disconnects, or when it takes no piece for [`SEND_TIMEOUT`].
+fn file_response(file: File, bytes: u64, slot: Option<OwnedSemaphorePermit>) -> Response {
+    let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
-        let _turn = turn;
-        read_out(file, bytes, give).await;
+        let _slot = slot;
+        read_pieces(file, bytes, sender).await;
     });
-    let pieces = stream::unfold((taken, bytes), |(mut taken, left)| async move {
+    let pieces = stream::unfold((receiver, bytes), |(mut receiver, left)| async move {
         if left == 0 {
             return None;
         }
-        // To end as if this were all of it would be a lie.
-        let piece = taken.recv().await.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()));
+        // An error cuts the connection, so that the client does not take the file for complete.
+        let piece = receiver.recv().await.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()));
         let left = piece.as_ref().map_or(0, |piece: &Bytes| left - piece.len() as u64);
-        Some((piece, (taken, left)))
+        Some((piece, (receiver, left)))
     });
     let headers =
         [(header::CONTENT_TYPE, "application/octet-stream".to_owned()), (header::CONTENT_LENGTH, bytes.to_string())];
     (headers, Body::from_stream(pieces)).into_response()
 }
 
-async fn read_out(mut file: File, mut left: u64, give: mpsc::Sender<io::Result<Bytes>>) {
+async fn read_pieces(mut file: File, mut left: u64, sender: mpsc::Sender<io::Result<Bytes>>) {
     while left > 0 {
-        let Ok(Ok(room)) = tokio::time::timeout(TAKEN_WITHIN, give.reserve()).await else { return };
+        let Ok(Ok(permit)) = tokio::time::timeout(SEND_TIMEOUT, sender.reserve()).await else { return };
         let read = tokio::task::spawn_blocking(move || {
             let mut piece = vec![0; PIECE_BYTES.min(usize::try_from(left).unwrap_or(PIECE_BYTES))];
             let read = file.read(&mut piece)?;
             piece.truncate(read);
-            // It was cut meanwhile.
+            // The file was truncated after its length was read.
             if read == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok((file, piece)) }
         });
         match read.await.unwrap_or_else(|error| Err(io::Error::other(error))) {
-            Ok((same, piece)) => {
-                file = same;
+            Ok((same_file, piece)) => {
+                file = same_file;
                 left -= piece.len() as u64;
-                room.send(Ok(piece.into()));
+                permit.send(Ok(piece.into()));
             }
-            Err(error) => return room.send(Err(error)),
+            Err(error) => return permit.send(Err(error)),
         }
     }
-    // The file is there until its last piece has been taken.
-    let _ = tokio::time::timeout(TAKEN_WITHIN, give.reserve()).await;
+    // Keep the slot until the client has taken the last piece.
+    let _ = tokio::time::timeout(SEND_TIMEOUT, sender.reserve()).await;
 }
 
 pub(in super::super) async fn put(
-    State(app): State<App>,
-    path: Result<Path<(String, String)>, Problem>,
+    State(app): State<AppState>,
+    WithRejection(Path((sandbox, path)), _): WithRejection<Path<(String, String)>, BridgeError>,
     body: Body,
 ) -> Result<Json<Value>, BridgeError> {
-    let path = path_of(path)?;
-    let mut received = receive(&app, body).await?;
-    let write = move || io::copy(&mut received.file, &mut Workspace::open()?.write(&path)?);
-    on_disk(write).await.map_err(BridgeError::of_writing)?;
+    let path = file_path(&sandbox, &path)?;
+    let mut body = receive(&app, body).await?;
+    let write = move || io::copy(&mut body.file, &mut Workspace::open()?.write(&path)?);
+    on_blocking_thread(write).await.map_err(BridgeError::for_write)?;
     Ok(Json(json!({ "ok": true })))
 }
 
@@ -114,51 +116,64 @@ pub(in super::super) struct PersistQuery {
 }
 
 pub(in super::super) async fn persist(
-    id: Result<Path<String>, Problem>,
-    query: Result<Params<PersistQuery>, Problem>,
+    WithRejection(Path(sandbox), _): WithRejection<Path<String>, BridgeError>,
+    WithRejection(Params(PersistQuery { excludes }), _): WithRejection<Params<PersistQuery>, BridgeError>,
 ) -> Result<Response, BridgeError> {
-    sandbox_id(id)?;
-    let Params(PersistQuery { excludes }) = query?;
+    check_sandbox_id(&sandbox)?;
     let excludes = excludes.unwrap_or_default();
     if excludes.contains("..") {
         return Err(BridgeError::invalid("exclude paths must not contain \"..\""));
     }
-    let without: Vec<_> = excludes.split(',').filter(|path| !path.is_empty()).map(archive::plain).collect();
-    let turn = turn(&ARCHIVES).await?;
-    let asking = Asking::default();
-    let asked = asking.asked();
+    let excludes: Vec<_> = excludes.split(',').filter(|path| !path.is_empty()).map(archive::normalize).collect();
+    let slot = archive_slot().await?;
+    let cancel = CancelOnDrop::default();
+    let cancelled = cancel.token();
     let packed = tokio::task::spawn_blocking(move || {
-        let mut file = nameless()?;
-        archive::pack(&Workspace::open()?, &without, &file, &asked)?;
+        let mut file = unnamed_file()?;
+        archive::pack(&Workspace::open()?, &excludes, &file, &cancelled)?;
         let bytes = file.stream_position()?;
         file.rewind()?;
-        Ok((file, bytes, turn))
+        Ok((file, bytes, slot))
     });
     let packed = packed.await.unwrap_or_else(|error| Err(io::Error::other(error)));
-    drop(asking);
-    let (file, bytes, turn) = packed.map_err(|error: io::Error| BridgeError::not_packed(&error))?;
-    Ok(send(file, bytes, Some(turn)))
+    drop(cancel);
+    let (file, bytes, slot) = packed.map_err(|error: io::Error| BridgeError::persist(&error))?;
+    Ok(file_response(file, bytes, Some(slot)))
 }
 
 pub(in super::super) async fn hydrate(
-    State(app): State<App>,
-    id: Result<Path<String>, Problem>,
+    State(app): State<AppState>,
+    WithRejection(Path(sandbox), _): WithRejection<Path<String>, BridgeError>,
     body: Body,
 ) -> Result<Json<Value>, BridgeError> {
-    sandbox_id(id)?;
-    let received = receive(&app, body).await?;
-    let turn = turn(&ARCHIVES).await?;
-    let asking = Asking::default();
-    let asked = asking.asked();
+    check_sandbox_id(&sandbox)?;
+    let body = receive(&app, body).await?;
+    let slot = archive_slot().await?;
+    let cancel = CancelOnDrop::default();
+    let cancelled = cancel.token();
     let unpacked = tokio::task::spawn_blocking(move || {
-        let _turn = turn;
-        if received.file.metadata()?.len() == 0 {
+        let _slot = slot;
+        if body.file.metadata()?.len() == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "Empty tar payload"));
         }
-        archive::unpack(&Workspace::open()?, &received.file, &asked)
+        archive::unpack(&Workspace::open()?, &body.file, &cancelled)
     });
     let unpacked = unpacked.await.unwrap_or_else(|error| Err(io::Error::other(error)));
-    drop(asking);
-    unpacked.map_err(|error| BridgeError::of_file(&error))?;
+    drop(cancel);
+    unpacked.map_err(|error| BridgeError::from_read_error(&error))?;
     Ok(Json(json!({ "ok": true })))
+}
+
+/// Parses the input as the path of a file and as excluded paths: all of them stay below the workspace.
+#[cfg(any(fuzzing, test))]
+pub(super) fn fuzz(data: &[u8]) {
+    use std::path::Component;
+
+    let is_relative = |path: PathBuf| path.components().all(|part| matches!(part, Component::Normal(_)));
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match file_path("abc", text) {
+        Ok(path) => assert!(is_relative(path)),
+        Err(error) => super::super::fuzzing::check_response(error),
+    }
+    assert!(text.split(',').map(archive::normalize).all(is_relative));
 }

@@ -1,42 +1,51 @@
-//! The bridge: the API over which the agents extensions use a sandbox.
+//! The bridge: the API that the agents extensions call.
 
-pub(super) mod archive;
+mod archive;
 pub(super) mod exec;
 pub(super) mod files;
 pub(super) mod openapi;
-mod received;
 pub(super) mod sandbox;
+mod spool;
 mod workspace;
 
 use super::error::BridgeError;
-use crate::api::extract::Path;
-use crate::api::problem::Problem;
 
-/// Longest id that there is.
-const MOST_ID_BYTES: usize = 128;
+const MAX_ID_BYTES: usize = 128;
 
-/// What stands for a sandbox in a path, if it can.
-pub(super) fn sandbox_id(path: Result<Path<String>, Problem>) -> Result<String, BridgeError> {
-    let Path(id) = path?;
-    checked_sandbox(id)
+pub(super) fn check_sandbox_id(id: &str) -> Result<(), BridgeError> {
+    let is_base32 = id.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'2'..=b'7'));
+    let is_valid = (1..=MAX_ID_BYTES).contains(&id.len()) && is_base32;
+    if is_valid { Ok(()) } else { Err(BridgeError::invalid("Invalid sandbox ID format")) }
 }
 
-fn checked_sandbox(id: String) -> Result<String, BridgeError> {
-    let fits =
-        (1..=MOST_ID_BYTES).contains(&id.len()) && id.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'2'..=b'7'));
-    if fits { Ok(id) } else { Err(BridgeError::invalid("Invalid sandbox ID format")) }
+/// The core's id of a sandbox's session. It is unique because a sandbox id contains no dot.
+pub(super) fn core_session_id(sandbox: &str, id: &str) -> Result<String, BridgeError> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let is_valid = (1..=MAX_ID_BYTES).contains(&id.len()) && id.bytes().all(is_allowed) && !id.contains("..");
+    if is_valid { Ok(format!("{sandbox}.{id}")) } else { Err(BridgeError::invalid("Invalid session ID format")) }
 }
 
-/// The core's id of a sandbox's session. A sandbox's id has no dot, so no two become one.
-pub(super) fn session_id(sandbox: &str, id: &str) -> Result<String, BridgeError> {
-    let known = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    let fits = (1..=MOST_ID_BYTES).contains(&id.len()) && id.bytes().all(known) && !id.contains("..");
-    if fits { Ok(format!("{sandbox}.{id}")) } else { Err(BridgeError::invalid("Invalid session ID format")) }
-}
-
-/// What belongs to Cloudflare's platform and not to a sandbox.
+/// The handler of routes that belong to Cloudflare's platform: buckets, tunnels, pools.
 pub(super) async fn unsupported() -> BridgeError {
     BridgeError::unsupported()
+}
+
+/// Feeds the input to every parser of the bridge.
+#[cfg(any(fuzzing, test))]
+pub(super) fn fuzz(data: &[u8]) {
+    use super::fuzzing::{body, query};
+
+    archive::fuzz(data);
+    exec::fuzz(data);
+    files::fuzz(data);
+    body::<sandbox::SessionRequest, BridgeError>(data);
+    query::<files::PersistQuery, BridgeError>(data);
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    assert!(check_sandbox_id(text).is_err() || !text.is_empty() && !text.contains('.') && is_plain(text));
+    if let Ok(id) = core_session_id("abc", text) {
+        assert!(id == format!("abc.{text}") && !text.contains("..") && is_plain(&id));
+    }
 }
 
 #[cfg(test)]
@@ -44,14 +53,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_what_the_bridge_takes() {
-        assert!(checked_sandbox("abc234".into()).is_ok());
-        for wrong in ["", "ABC", "a-b", "a1", &"a".repeat(129)] {
-            assert!(checked_sandbox(wrong.to_owned()).is_err(), "{wrong}");
+    fn ids_have_the_formats_of_the_bridge() {
+        assert!(check_sandbox_id("abc234").is_ok());
+        for invalid in ["", "ABC", "a-b", "a1", &"a".repeat(129)] {
+            assert!(check_sandbox_id(invalid).is_err(), "{invalid}");
         }
-        assert_eq!(session_id("abc", "s-1.x").unwrap(), "abc.s-1.x");
-        for wrong in ["", "a..b", "a/b", "a b", &"a".repeat(129)] {
-            assert!(session_id("abc", wrong).is_err(), "{wrong}");
+        assert_eq!(core_session_id("abc", "s-1.x").unwrap(), "abc.s-1.x");
+        for invalid in ["", "a..b", "a/b", "a b", &"a".repeat(129)] {
+            assert!(core_session_id("abc", invalid).is_err(), "{invalid}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the bridge answers to, for machines and for people. Made of the routes themselves.
+//! The bridge's API description, as an OpenAPI document and as a page, generated from the route table.
 
 use std::fmt::Write as _;
 
@@ -8,20 +8,20 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
 use super::super::routes;
-use crate::front::Needs;
+use crate::http::RequiredScope;
 
 const ERROR: &str = "#/components/schemas/Error";
 
-/// Routes of the bridge: method, path as OpenAPI writes it, and whether it asks for a token.
-fn its() -> impl Iterator<Item = (String, String, Needs)> {
-    let all = routes().into_list().into_iter();
-    let of_bridge = all.filter(|route| route.path.starts_with("/v1/") || route.path == "/health");
-    of_bridge.map(|route| (route.method.as_str().to_lowercase(), route.path.replace("{*", "{"), route.needs))
+/// Method, path in OpenAPI's syntax, and required scope of each route of the bridge.
+fn bridge_routes() -> impl Iterator<Item = (String, String, RequiredScope)> {
+    let routes = routes().into_list().into_iter();
+    let bridge_routes = routes.filter(|route| route.path.starts_with("/v1/") || route.path == "/health");
+    bridge_routes.map(|route| (route.method.as_str().to_lowercase(), route.path.replace("{*", "{"), route.required))
 }
 
 pub(in super::super) async fn document() -> Json<Value> {
     let mut paths: Map<String, Value> = Map::new();
-    for (method, path, needs) in its() {
+    for (method, path, required) in bridge_routes() {
         let parameters: Vec<Value> = path
             .split('/')
             .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
@@ -29,15 +29,15 @@ pub(in super::super) async fn document() -> Json<Value> {
             .collect();
         let mut operation = json!({
             "responses": {
-                "2XX": { "description": "Done" },
+                "2XX": { "description": "Success" },
                 "default": {
-                    "description": "Refused",
+                    "description": "Error",
                     "content": { "application/json": { "schema": { "$ref": ERROR } } },
                 },
             },
             "parameters": parameters,
         });
-        if needs != Needs::Nothing {
+        if required != RequiredScope::Nothing {
             operation["security"] = json!([{ "bearer": [] }]);
         }
         let item = paths.entry(path).or_insert_with(|| json!({}));
@@ -60,8 +60,8 @@ pub(in super::super) async fn document() -> Json<Value> {
 
 pub(in super::super) async fn page() -> Response {
     let mut page = "<!doctype html><title>outlive as a Cloudflare sandbox bridge</title><pre>\n".to_owned();
-    for (method, path, needs) in its() {
-        let _ = writeln!(page, "{:7}{path}  ({})", method.to_uppercase(), needs.name());
+    for (method, path, required) in bridge_routes() {
+        let _ = writeln!(page, "{:7}{path}  ({})", method.to_uppercase(), required.name());
     }
     page += "</pre>\n";
     ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response()

@@ -1,35 +1,32 @@
-//! Sandboxes, which are all this machine, and their sessions.
+//! Sandboxes, which all are this machine, and their sessions.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::HttpBody as _;
-use axum::extract::{FromRequest, Request, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use futures_util::future::join_all;
 use outlive_core::process::Process;
-use outlive_core::session::Created;
+use outlive_core::session::CreateOutcome;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::super::command::{Variables, given, session_spec};
-use super::super::container::sessions;
+use super::super::command::{Variables, without_nulls};
 use super::super::error::BridgeError;
-use super::super::{SANDBOX, clock, folder};
-use super::{checked_sandbox, sandbox_id, session_id};
-use crate::api::App;
-use crate::api::extract::{JsonBytes, Path, parse};
-use crate::api::problem::Problem;
+use super::super::{SANDBOX, directory, session};
+use super::{check_sandbox_id, core_session_id};
+use crate::http::AppState;
+use crate::http::extract::{OptionalBody, Path, WithRejection};
+use crate::rfc3339;
 
-const KILL_WITHIN: Duration = Duration::from_secs(5);
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(in super::super) async fn health() -> Json<Value> {
     Json(json!({ "ok": true }))
 }
 
-/// An id that nobody else has.
+/// Returns a new id, and starts nothing.
 pub(in super::super) async fn create() -> Result<Json<Value>, BridgeError> {
     Ok(Json(json!({ "id": new_id()? })))
 }
@@ -40,7 +37,7 @@ fn new_id() -> Result<String, BridgeError> {
     Ok(base32(random))
 }
 
-/// 26 letters and digits of five bits each; the last has three.
+/// 26 characters of five bits each; the last one has three.
 fn base32(bytes: [u8; 16]) -> String {
     const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let number = u128::from_be_bytes(bytes);
@@ -48,38 +45,38 @@ fn base32(bytes: [u8; 16]) -> String {
     (0..26).map(|at| char::from(ALPHABET[digit(at) as usize])).collect()
 }
 
-/// There is one as long as outlive can start something.
+/// A sandbox runs as long as outlive can start processes.
 pub(in super::super) async fn running(
-    State(app): State<App>,
-    id: Result<Path<String>, Problem>,
+    State(app): State<AppState>,
+    WithRejection(Path(id), _): WithRejection<Path<String>, BridgeError>,
 ) -> Result<Json<Value>, BridgeError> {
-    sandbox_id(id)?;
+    check_sandbox_id(&id)?;
     Ok(Json(json!({ "running": !app.core.holder_is_gone() })))
 }
 
-/// Ends all that was started under this id; the files stay.
+/// Kills everything that was started under this id. The files stay.
 pub(in super::super) async fn delete(
-    State(app): State<App>,
-    id: Result<Path<String>, Problem>,
+    State(app): State<AppState>,
+    WithRejection(Path(id), _): WithRejection<Path<String>, BridgeError>,
 ) -> Result<StatusCode, BridgeError> {
-    let id = sandbox_id(id)?;
-    let is_its = |process: &Arc<Process>| process.spec().annotations.get(SANDBOX).is_some_and(|of| *of == id);
-    let started: Vec<_> = app.core.list(true).into_iter().filter(is_its).collect();
-    join_all(started.iter().cloned().map(kill)).await;
+    check_sandbox_id(&id)?;
+    let has_id = |process: &Arc<Process>| process.is_annotated(SANDBOX, &id);
+    let processes: Vec<_> = app.core.list(true).into_iter().filter(has_id).collect();
+    join_all(processes.iter().cloned().map(kill)).await;
     let prefix = format!("{id}.");
-    let its = app.core.sessions().into_iter().map(|session| session.id().to_owned());
-    for session in its.filter(|session| session.starts_with(&prefix)).collect::<Vec<_>>() {
-        sessions::end(&app, &session).await?;
+    let session_ids = app.core.sessions().into_iter().map(|session| session.id().to_owned());
+    for session_id in session_ids.filter(|session_id| session_id.starts_with(&prefix)).collect::<Vec<_>>() {
+        session::delete_with_terminal(&app, &session_id).await?;
     }
-    // Terminals would be found again by their ids.
-    for process in started.into_iter().filter(|process| process.is_terminal()) {
+    // An exited terminal would be found again by its id.
+    for process in processes.into_iter().filter(|process| process.is_terminal()) {
         let _ = process.delete(true).await;
     }
     Ok(StatusCode::NO_CONTENT)
 }
 
 async fn kill(process: Arc<Process>) {
-    let _ = process.kill(KILL_WITHIN).await;
+    let _ = process.kill(KILL_TIMEOUT).await;
 }
 
 #[derive(Default, Deserialize)]
@@ -89,53 +86,37 @@ pub(in super::super) struct SessionRequest {
     env: Option<Variables>,
 }
 
-/// A JSON body, or none: who says nothing wants nothing special.
-pub(in super::super) struct Perhaps<T>(T);
-
-impl<T: Default + DeserializeOwned> FromRequest<App> for Perhaps<T> {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        if request.body().is_end_stream() {
-            return Ok(Self(T::default()));
-        }
-        let JsonBytes(bytes) = JsonBytes::from_request(request, app).await?;
-        if bytes.is_empty() { Ok(Self(T::default())) } else { parse(&bytes).map(Self) }
-    }
-}
-
 pub(in super::super) async fn create_session(
-    State(app): State<App>,
-    id: Result<Path<String>, Problem>,
-    request: Result<Perhaps<SessionRequest>, Problem>,
+    State(app): State<AppState>,
+    WithRejection(Path(sandbox), _): WithRejection<Path<String>, BridgeError>,
+    WithRejection(OptionalBody(request), _): WithRejection<OptionalBody<SessionRequest>, BridgeError>,
 ) -> Result<Json<Value>, BridgeError> {
-    let sandbox = sandbox_id(id)?;
-    let Perhaps(request) = request?;
+    check_sandbox_id(&sandbox)?;
     let id = match request.id {
         Some(id) => id,
         None => format!("session-{}", new_id()?),
     };
-    let mut spec = session_spec(session_id(&sandbox, &id)?, folder::or_home(request.cwd).await);
-    spec.env = given(request.env);
-    let failed = |why: &str| BridgeError::session("create", why);
-    match app.core.create_session(spec).await.map_err(|error| failed(&error.to_string()))? {
-        Created::New(_) => Ok(Json(json!({ "id": id }))),
-        Created::Existing(_) => Err(failed(&format!("Session '{id}' already exists"))),
+    let core_id = core_session_id(&sandbox, &id)?;
+    let mut spec = session::spec(Some(core_id), directory::existing_or_home(request.cwd).await);
+    spec.env = without_nulls(request.env);
+    match app.core.create_session(spec).await {
+        Ok(CreateOutcome::New(_)) => Ok(Json(json!({ "id": id }))),
+        Ok(CreateOutcome::Existing(_)) => {
+            Err(BridgeError::session("create", &format!("Session '{id}' already exists")))
+        }
+        Err(error) => Err(BridgeError::session("create", &error.to_string())),
     }
 }
 
 pub(in super::super) async fn delete_session(
-    State(app): State<App>,
-    path: Result<Path<(String, String)>, Problem>,
+    State(app): State<AppState>,
+    WithRejection(Path((sandbox, id)), _): WithRejection<Path<(String, String)>, BridgeError>,
 ) -> Result<Json<Value>, BridgeError> {
-    let Path((sandbox, id)) = path?;
-    let sandbox = checked_sandbox(sandbox)?;
-    let failed = |why: &str| BridgeError::session("delete", why);
-    let ended = sessions::end(&app, &session_id(&sandbox, &id)?).await;
-    match ended {
-        Ok(true) => Ok(Json(json!({ "success": true, "sessionId": id, "timestamp": clock::now() }))),
-        Ok(false) => Err(failed(&format!("Session '{id}' not found"))),
-        Err(error) => Err(failed(&error.to_string())),
+    check_sandbox_id(&sandbox)?;
+    match session::delete_with_terminal(&app, &core_session_id(&sandbox, &id)?).await {
+        Ok(true) => Ok(Json(json!({ "success": true, "sessionId": id, "timestamp": rfc3339::now() }))),
+        Ok(false) => Err(BridgeError::session("delete", &format!("Session '{id}' not found"))),
+        Err(error) => Err(BridgeError::session("delete", &error.to_string())),
     }
 }
 
@@ -144,10 +125,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sixteen_bytes_are_twenty_six_characters() {
+    fn sixteen_bytes_become_26_characters() {
         assert_eq!(base32([0; 16]), "a".repeat(26));
         assert_eq!(base32([255; 16]), format!("{}4", "7".repeat(25)));
-        // RFC 4648 of "0123456789abcdef", without padding and in small letters.
+        // RFC 4648 for "0123456789abcdef", without padding and in lower case.
         assert_eq!(base32(*b"0123456789abcdef"), "gaytemzugu3doobzmfrggzdfmy");
     }
 }

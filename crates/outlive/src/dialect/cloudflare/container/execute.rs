@@ -1,4 +1,4 @@
-//! Commands whose caller waits: for the whole result, or for each piece of it.
+//! `/api/execute` and `/api/execute/stream`: commands whose client waits for the result, or for each piece of output.
 
 use std::time::Instant;
 
@@ -6,23 +6,25 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use futures_util::{Stream as Events, stream};
-use outlive_core::log::{Ends, Stream};
+use futures_util::{Stream as Events, StreamExt as _, stream};
+use outlive_core::follow::OnReaderGone;
+use outlive_core::log::{HeadTail, Stream};
 use outlive_core::session::ExecSpec;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::super::command::{Command, Ended, Event, SHELL, Variables, another_shell, given, line};
+use super::super::command::{
+    BASH, Command, CommandEvent, Decoders, ExitStatus, Variables, fall_back_to_sh, shell_spec, stream_name,
+    without_nulls,
+};
+use super::super::directory;
 use super::super::error::ContainerError;
-use super::super::text::{self, Decoders};
-use super::super::{clock, folder};
-use super::place::{Named, Place};
-use super::sse::{error, event};
-use super::start;
-use crate::api::App;
-use crate::api::extract::Body;
-use crate::api::problem::Problem;
-use crate::api::sse;
+use super::target::{CommandTarget, RequestSession};
+use super::{error_event, event, processes};
+use crate::http::AppState;
+use crate::http::extract::{Body, WithRejection};
+use crate::http::sse;
+use crate::rfc3339;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -35,188 +37,210 @@ pub(in super::super) struct ExecuteRequest {
     cwd: Option<String>,
 }
 
-/// A command that is to be run, and where.
-struct Wanted {
+/// A checked request.
+struct Execution {
     command: String,
-    place: Place,
+    target: CommandTarget,
     timeout_ms: Option<u64>,
     env: Variables,
     cwd: Option<String>,
 }
 
-impl Wanted {
-    fn of(request: ExecuteRequest, named: Named) -> Result<Self, ContainerError> {
+impl Execution {
+    fn from_request(request: ExecuteRequest, session: RequestSession) -> Result<Self, ContainerError> {
         let command = request.command.filter(|command| !command.trim().is_empty());
         let missing = || ContainerError::invalid_command("command: must not be empty");
         Ok(Self {
             command: command.ok_or_else(missing)?,
-            place: named.place(request.session_id)?,
+            target: session.target(request.session_id)?,
             timeout_ms: request.timeout_ms.filter(|ms| *ms > 0),
-            env: given(request.env),
+            env: without_nulls(request.env),
             cwd: request.cwd.filter(|cwd| !cwd.is_empty()),
         })
     }
 
-    /// `detached`: it goes on when its caller goes away, as everything in a session does anyway.
-    async fn begin(&self, app: &App, detached: bool) -> Result<Command, ContainerError> {
-        if let Some(session) = self.place.session(app).await? {
-            let mut spec = ExecSpec::default();
-            (spec.command, spec.cwd, spec.env) = (self.command.clone(), self.cwd.clone(), self.env.clone());
-            spec.timeout_ms = self.timeout_ms;
-            return Ok(Command::in_session(&session, spec).await?);
+    /// Starts the command. In a session it always keeps running when the client disconnects.
+    async fn start(&self, app: &AppState, on_reader_gone: OnReaderGone) -> Result<Command, ContainerError> {
+        if let Some(session) = self.target.session(app).await? {
+            let spec = ExecSpec {
+                command: self.command.clone(),
+                cwd: self.cwd.clone(),
+                env: self.env.clone(),
+                timeout_ms: self.timeout_ms,
+                ..ExecSpec::default()
+            };
+            return Ok(Command::exec(app, &session, spec).await?);
         }
         let cwd = match &self.cwd {
             Some(cwd) => cwd.clone(),
-            None => folder::usual().await,
+            None => directory::default().await,
         };
-        let mut shell = SHELL;
+        let mut shell = BASH;
         loop {
-            let mut spec = line(shell, self.command.clone());
+            let mut spec = shell_spec(shell, self.command.clone());
             (spec.cwd, spec.env, spec.timeout_ms) = (Some(cwd.clone()), self.env.clone(), self.timeout_ms);
-            match Command::alone(app, spec, detached).await {
-                Err(error) if another_shell(&error, &mut shell) => {}
-                begun => return Ok(begun?),
+            match Command::run(app, spec, on_reader_gone).await {
+                Err(error) if fall_back_to_sh(&error, &mut shell) => {}
+                started => return Ok(started?),
             }
         }
     }
 
-    /// `how`: each kind of place has its own words for it. The limit may be the session's.
-    fn late(&self, how: &str) -> String {
+    /// `Command timed out after 5ms`. The time is left out if it is a limit of the session.
+    fn timeout_message(&self, verb: &str) -> String {
         match self.timeout_ms {
-            Some(ms) => format!("Command {how} after {ms}ms"),
-            None => format!("Command {how}"),
+            Some(ms) => format!("Command {verb} after {ms}ms"),
+            None => format!("Command {verb}"),
         }
     }
 
-    /// What the end of a command in a session means for whoever waits for it.
-    fn verdict(&self, ended: Ended, printed: &Printed) -> Result<(), ContainerError> {
+    /// A timeout or an exit of the shell is an error in a session, and a result without one.
+    fn check_session_result(&self, status: ExitStatus, output: &Output) -> Result<(), ContainerError> {
+        let CommandTarget::Session(session) = &self.target else { return Ok(()) };
         let context = || {
             json!({
-                "stdout": printed.stdout,
-                "stderr": printed.stderr,
+                "stdout": output.stdout,
+                "stderr": output.stderr,
                 "command": self.command,
-                "sessionId": self.place.name(),
-                "exitCode": ended.code,
+                "sessionId": session,
+                "exitCode": status.code,
             })
         };
-        match &self.place {
-            Place::Session(_) if ended.timed_out => Err(ContainerError::timed_out(self.late("timeout"), context())),
-            Place::Session(id) if ended.shell_exited => Err(ContainerError::shell_ended(id, ended.code, context())),
-            _ => Ok(()),
+        if status.timed_out {
+            return Err(ContainerError::timed_out(self.timeout_message("timeout"), context()));
         }
+        if status.shell_exited {
+            return Err(ContainerError::shell_exited(session, status.code, context()));
+        }
+        Ok(())
     }
 }
 
 pub(in super::super) async fn execute(
-    State(app): State<App>,
-    named: Named,
-    body: Result<Body<ExecuteRequest>, Problem>,
+    State(app): State<AppState>,
+    session: RequestSession,
+    WithRejection(Body(request), _): WithRejection<Body<ExecuteRequest>, ContainerError>,
 ) -> Result<Response, ContainerError> {
-    let Body(request) = body?;
     if request.background == Some(true) {
         let ExecuteRequest { command, session_id, timeout_ms, env, cwd, .. } = request;
-        let request = start::StartRequest { command, session_id, timeout_ms, env, cwd, process_id: None };
-        return start::begin(&app, named, request).await.map(IntoResponse::into_response);
+        let request = processes::StartRequest { command, session_id, timeout_ms, env, cwd, process_id: None };
+        return processes::start_process(&app, session, request).await.map(IntoResponse::into_response);
     }
-    let wanted = Wanted::of(request, named)?;
-    let begun = Instant::now();
-    let mut command = wanted.begin(&app, false).await?;
-    let most = app.core.config().max_exec_output_bytes as usize;
-    let (mut stdout, mut stderr) = (Ends::new(most), Ends::new(most));
-    let ended = loop {
-        match command.next(&app).await {
-            Some(Event::Output(Stream::Stderr, bytes)) => stderr.take(&bytes),
-            Some(Event::Output(_, bytes)) => stdout.take(&bytes),
-            Some(Event::Ended(ended)) => break ended,
-            Some(Event::Failed(error)) => return Err(ContainerError::interrupted(error)),
-            None => return Err(ContainerError::interrupted(outlive_core::Error::holder_gone())),
-        }
-    };
-    let printed = Printed::of(stdout, stderr);
-    wanted.verdict(ended, &printed)?;
-    let Printed { stdout, mut stderr, left_out } = printed;
-    if ended.timed_out {
-        stderr += &wanted.late("timed out");
+    let execution = Execution::from_request(request, session)?;
+    let started = Instant::now();
+    let mut command = execution.start(&app, OnReaderGone::Stop).await?;
+    let (status, output) = collect(&app, &mut command).await?;
+    execution.check_session_result(status, &output)?;
+    let Output { stdout, mut stderr, omitted_bytes } = output;
+    if status.timed_out {
+        stderr += &execution.timeout_message("timed out");
     }
-    if left_out > 0 {
+    if omitted_bytes > 0 {
         let hint = "bytes in the middle of the output are left out; use /api/execute/stream";
-        stderr.extend(["\n[outlive: ", &left_out.to_string(), " ", hint, "]\n"]);
+        stderr.extend(["\n[outlive: ", &omitted_bytes.to_string(), " ", hint, "]\n"]);
     }
     Ok(Json(json!({
-        "success": ended.code == 0,
-        "exitCode": ended.code,
+        "success": status.code == 0,
+        "exitCode": status.code,
         "stdout": stdout,
         "stderr": stderr,
-        "command": wanted.command,
-        "duration": begun.elapsed().as_millis() as u64,
-        "timestamp": clock::now(),
-        "sessionId": wanted.place.name(),
+        "command": execution.command,
+        "duration": started.elapsed().as_millis() as u64,
+        "timestamp": rfc3339::now(),
+        "sessionId": execution.target.session_id(),
     }))
     .into_response())
 }
 
-/// What a command has printed, as text.
-struct Printed {
+/// The output of a finished command as text.
+struct Output {
     stdout: String,
     stderr: String,
-    left_out: u64,
+    omitted_bytes: u64,
 }
 
-impl Printed {
-    fn of(stdout: Ends, stderr: Ends) -> Self {
-        let left_out = stdout.left_out() + stderr.left_out();
-        let text = |ends: Ends| String::from_utf8_lossy(&ends.whole()).into_owned();
-        Self { stdout: text(stdout), stderr: text(stderr), left_out }
-    }
+async fn collect(app: &AppState, command: &mut Command) -> Result<(ExitStatus, Output), ContainerError> {
+    let max_bytes = app.core.config().max_exec_output_bytes as usize;
+    let (mut stdout, mut stderr) = (HeadTail::new(max_bytes), HeadTail::new(max_bytes));
+    let status = loop {
+        match command.next(app).await {
+            Some(CommandEvent::Output(Stream::Stderr, bytes)) => stderr.push(&bytes),
+            Some(CommandEvent::Output(_, bytes)) => stdout.push(&bytes),
+            Some(CommandEvent::Exited(status)) => break status,
+            Some(CommandEvent::Failed(error)) => return Err(ContainerError::interrupted(error)),
+            None => return Err(ContainerError::interrupted(outlive_core::Error::holder_gone())),
+        }
+    };
+    let omitted_bytes = stdout.omitted_bytes() + stderr.omitted_bytes();
+    let text = |output: HeadTail| String::from_utf8_lossy(&output.into_bytes()).into_owned();
+    Ok((status, Output { stdout: text(stdout), stderr: text(stderr), omitted_bytes }))
 }
 
 pub(in super::super) async fn stream(
-    State(app): State<App>,
-    named: Named,
-    body: Result<Body<ExecuteRequest>, Problem>,
+    State(app): State<AppState>,
+    session: RequestSession,
+    WithRejection(Body(request), _): WithRejection<Body<ExecuteRequest>, ContainerError>,
 ) -> Result<Response, ContainerError> {
-    let Body(request) = body?;
-    let wanted = Wanted::of(request, named)?;
-    let command = wanted.begin(&app, true).await?;
-    let start = event(json!({ "type": "start", "command": wanted.command, "sessionId": wanted.place.name() }));
-    let rest = events(app, wanted, command);
-    Ok(sse::answer(futures_util::StreamExt::chain(stream::iter([start]), rest)))
+    let execution = Execution::from_request(request, session)?;
+    let command = execution.start(&app, OnReaderGone::KeepRunning).await?;
+    let session_id = execution.target.session_id();
+    let start = event(json!({ "type": "start", "command": execution.command, "sessionId": session_id }));
+    Ok(sse::response(stream::iter([start]).chain(events(app, execution, command))))
 }
 
-fn events(app: App, wanted: Wanted, command: Command) -> impl Events<Item = Bytes> {
-    let state = (app, wanted, command, Decoders::default());
+fn events(app: AppState, execution: Execution, command: Command) -> impl Events<Item = Bytes> {
+    let state = (app, execution, command, Decoders::default());
     stream::unfold(Some(state), |state| async move {
-        let (app, wanted, mut command, mut decoders) = state?;
+        let (app, execution, mut command, mut decoders) = state?;
         loop {
             match command.next(&app).await? {
-                Event::Output(stream, bytes) => {
-                    let text = decoders.of(stream).decode(&bytes);
+                CommandEvent::Output(stream, bytes) => {
+                    let text = decoders.get_mut(stream).decode(&bytes);
                     if !text.is_empty() {
-                        let told = event(json!({ "type": text::name(stream), "data": text }));
-                        return Some((told, Some((app, wanted, command, decoders))));
+                        let output = event(json!({ "type": stream_name(stream), "data": text }));
+                        return Some((output, Some((app, execution, command, decoders))));
                     }
                 }
-                Event::Ended(ended) => return Some((last(&wanted, ended, &mut decoders), None)),
-                Event::Failed(failure) => return Some((error(ContainerError::from(failure).message()), None)),
+                CommandEvent::Exited(status) => return Some((last_events(&execution, status, &mut decoders), None)),
+                CommandEvent::Failed(error) => {
+                    return Some((error_event(ContainerError::from(error).message()), None));
+                }
             }
         }
     })
 }
 
-/// What was left of a character, and how it ended.
-fn last(wanted: &Wanted, ended: Ended, decoders: &mut Decoders) -> Bytes {
-    let mut all = Vec::new();
-    for (name, bytes) in decoders.end() {
-        all.extend(event(json!({ "type": name, "data": String::from_utf8_lossy(&bytes) })));
+/// Incomplete characters at the end of the output, and the exit.
+fn last_events(execution: &Execution, status: ExitStatus, decoders: &mut Decoders) -> Bytes {
+    let mut events = Vec::new();
+    for (name, bytes) in decoders.finish() {
+        events.extend(event(json!({ "type": name, "data": String::from_utf8_lossy(&bytes) })));
     }
-    match &wanted.place {
-        Place::Session(_) if ended.timed_out => all.extend(error(&wanted.late("timeout"))),
+    match &execution.target {
+        CommandTarget::Session(_) if status.timed_out => {
+            events.extend(error_event(&execution.timeout_message("timeout")));
+        }
         _ => {
-            if ended.timed_out {
-                all.extend(event(json!({ "type": "stderr", "data": wanted.late("timed out") })));
+            if status.timed_out {
+                events.extend(event(json!({ "type": "stderr", "data": execution.timeout_message("timed out") })));
             }
-            all.extend(event(json!({ "type": "complete", "exitCode": ended.code })));
+            events.extend(event(json!({ "type": "complete", "exitCode": status.code })));
         }
     }
-    all.into()
+    events.into()
+}
+
+#[cfg(any(fuzzing, test))]
+pub(super) fn fuzz(data: &[u8]) {
+    use super::super::fuzzing::{body, check_response};
+
+    let Some(request) = body::<ExecuteRequest, ContainerError>(data) else { return };
+    match Execution::from_request(request, RequestSession::default()) {
+        Ok(execution) => {
+            assert!(!execution.command.trim().is_empty() && execution.timeout_ms != Some(0));
+            assert!(execution.env.values().all(Option::is_some) && execution.cwd.as_deref() != Some(""));
+            assert!(!execution.target.session_id().trim().is_empty());
+        }
+        Err(error) => check_response(error),
+    }
 }

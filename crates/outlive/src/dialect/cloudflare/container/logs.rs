@@ -1,4 +1,4 @@
-//! What a process has printed: all of it at once, or from the beginning as it comes.
+//! The output of a process: all of it in one response, or as a stream from the oldest byte.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -7,112 +7,113 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use futures_util::{Stream as Events, stream};
+use futures_util::{Stream as Events, StreamExt as _, stream};
+use outlive_core::Error;
 use outlive_core::attach::{Attachment, Role};
+use outlive_core::follow::{Ending, Follow, FollowEvent};
 use outlive_core::log::{Cursor, Exit, Flow, Item, Log, Start, Stream, StreamFilter};
-use outlive_core::process::Process;
 use serde_json::{Value, json};
 
-use super::super::clock;
-use super::super::command::Ended;
+use super::super::command::{Decoders, ExitStatus, MAX_EVENT_BYTES, stream_name};
 use super::super::error::ContainerError;
-use super::super::text::{self, Decoders};
-use super::inspect;
-use super::sse::{error, event};
+use super::{error_event, event, processes};
 use crate::access::Grant;
-use crate::api::App;
-use crate::api::extract::Path;
-use crate::api::problem::Problem;
-use crate::api::sse;
-use crate::decoder::Decoder;
-use crate::peer::Peer;
+use crate::http::AppState;
+use crate::http::extract::{Path, WithRejection};
+use crate::http::peer::Peer;
+use crate::http::sse;
+use crate::rfc3339;
+use crate::utf8_decoder::Utf8Decoder;
 
-/// Bytes of output in one event.
+/// Size of one piece of the response body.
 const PIECE_BYTES: usize = 32 * 1024;
-/// Looks into the log for one piece: some find nothing that is wanted, and they take time as well.
-const PIECE_ITEMS: usize = 256;
-/// What one answer may have; of more, it is the end.
-const MOST_BYTES: u64 = 32 << 20;
+/// Log items that are read for one piece. Items of the other stream add nothing to it, but take time too.
+const MAX_PIECE_ITEMS: usize = 256;
+/// The response has at most this much of the log, its end.
+const MAX_LOG_BYTES: u64 = 32 << 20;
 
-pub(in super::super) async fn whole(
-    State(app): State<App>,
-    id: Result<Path<String>, Problem>,
+/// `/api/process/{id}/logs`
+pub(in super::super) async fn read_all(
+    State(app): State<AppState>,
+    WithRejection(Path(id), _): WithRejection<Path<String>, ContainerError>,
 ) -> Result<Response, ContainerError> {
-    let Path(id) = id?;
-    let log = inspect::find(&app, &id)?.started_log().await?;
-    let pieces = stream::unfold(Telling::new(&id, log), |mut telling| async move {
+    let log = processes::find(&app, &id)?.wait_for_log().await?;
+    let pieces = stream::unfold(LogDocument::new(&id, log), |mut document| async move {
         loop {
-            // Somebody who takes all of it at once must not keep others from their turn.
+            // A client that reads everything at once must not starve other tasks.
             tokio::task::yield_now().await;
-            let piece = telling.piece()?;
+            let piece = document.next_piece().await?;
             if !piece.is_empty() {
-                return Some((Ok::<_, Infallible>(Bytes::from(piece)), telling));
+                return Some((Ok::<_, Infallible>(Bytes::from(piece)), document));
             }
         }
     });
     Ok(([(header::CONTENT_TYPE, "application/json")], Body::from_stream(pieces)).into_response())
 }
 
-/// The answer of [`whole`], made as it is taken: first all of stdout, then all of stderr. What was printed after it began is not in it.
-struct Telling {
+/// The JSON document of [`read_all`], written as the client reads it: first all of stdout, then all of stderr, up to
+/// the log's head at the time of the request.
+struct LogDocument {
     log: Arc<Log>,
     start: u64,
     end: u64,
-    /// `None` when all is said.
-    reading: Option<Reading>,
-    /// Of the bytes before this offset not all are in the answer.
-    missing: u64,
-    /// Said before the next piece.
-    opening: String,
+    /// `None` after the last piece.
+    reader: Option<StreamReader>,
+    /// The document lacks bytes before this offset.
+    missing_until: u64,
+    /// Text that comes before the next piece.
+    prefix: String,
 }
 
-struct Reading {
-    of_stderr: bool,
+/// Reads one of the two streams.
+struct StreamReader {
+    is_stderr: bool,
     cursor: Cursor,
-    decoder: Decoder,
+    decoder: Utf8Decoder,
 }
 
-impl Reading {
-    fn new(of_stderr: bool, log: &Arc<Log>, start: Start) -> Self {
+impl StreamReader {
+    fn new(is_stderr: bool, log: &Arc<Log>, start: Start) -> Self {
         let cursor = Cursor::new(Arc::clone(log), start, Flow::Live, StreamFilter::All);
-        Self { of_stderr, cursor, decoder: Decoder::default() }
+        Self { is_stderr, cursor, decoder: Utf8Decoder::default() }
     }
 }
 
-impl Telling {
+impl LogDocument {
     fn new(id: &str, log: Arc<Log>) -> Self {
         let end = log.head();
-        let reading = Reading::new(false, &log, Start::Tail(MOST_BYTES));
-        let start = reading.cursor.offset();
-        let mut opening = r#"{"success":true,"processId":""#.to_owned();
-        push_escaped(&mut opening, id);
-        opening.push_str(r#"","stdout":""#);
-        Self { log, start, end, reading: Some(reading), missing: start, opening }
+        let reader = StreamReader::new(false, &log, Start::Tail(MAX_LOG_BYTES));
+        let start = reader.cursor.offset();
+        let mut prefix = r#"{"success":true,"processId":""#.to_owned();
+        push_escaped(&mut prefix, id);
+        prefix.push_str(r#"","stdout":""#);
+        Self { log, start, end, reader: Some(reader), missing_until: start, prefix }
     }
 
-    /// A bounded piece of work, and what came of it.
-    fn piece(&mut self) -> Option<String> {
-        let reading = self.reading.as_mut()?;
-        let mut text = std::mem::take(&mut self.opening);
-        for _ in 0..PIECE_ITEMS {
+    /// Does a bounded amount of work, which may yield no text. `None` after the last piece.
+    async fn next_piece(&mut self) -> Option<String> {
+        let reader = self.reader.as_mut()?;
+        let mut text = std::mem::take(&mut self.prefix);
+        for _ in 0..MAX_PIECE_ITEMS {
             if text.len() >= PIECE_BYTES {
                 break;
             }
-            let left = self.end.saturating_sub(reading.cursor.offset());
-            let most = usize::try_from(left).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
-            match (most > 0).then(|| reading.cursor.try_next(most)).flatten() {
-                Some(Item::Bytes { stream, bytes, .. }) if (stream == Stream::Stderr) == reading.of_stderr => {
-                    push_escaped(&mut text, &reading.decoder.decode(&bytes));
+            let left = self.end.saturating_sub(reader.cursor.offset());
+            let max_bytes = usize::try_from(left).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+            let item = if max_bytes > 0 { reader.cursor.next_now(max_bytes).await } else { None };
+            match item {
+                Some(Item::Bytes { stream, bytes, .. }) if (stream == Stream::Stderr) == reader.is_stderr => {
+                    push_escaped(&mut text, &reader.decoder.decode(&bytes));
                 }
-                // A client that is slower than the program.
+                // The client reads more slowly than the program writes, or the history lacks these bytes.
                 Some(Item::Gap { to, .. }) => {
-                    self.missing = self.missing.max(to.min(self.end));
-                    text.extend(reading.decoder.finish());
+                    self.missing_until = self.missing_until.max(to.min(self.end));
+                    text.extend(reader.decoder.finish());
                 }
                 Some(_) => {}
                 None => {
-                    text.extend(reading.decoder.finish());
-                    self.turn(&mut text);
+                    text.extend(reader.decoder.finish());
+                    self.finish_stream(&mut text);
                     break;
                 }
             }
@@ -120,143 +121,121 @@ impl Telling {
         Some(text)
     }
 
-    /// From stdout to stderr, from stderr to the end.
-    fn turn(&mut self, text: &mut String) {
-        if self.reading.as_ref().is_some_and(|reading| !reading.of_stderr) {
+    /// Switches from stdout to stderr, or ends the document.
+    fn finish_stream(&mut self, text: &mut String) {
+        if self.reader.as_ref().is_some_and(|reader| !reader.is_stderr) {
             text.push_str(r#"","stderr":""#);
-            self.reading = Some(Reading::new(true, &self.log, Start::At(self.start)));
+            self.reader = Some(StreamReader::new(true, &self.log, Start::At(self.start)));
             return;
         }
-        self.reading = None;
+        self.reader = None;
         text.push_str(r#"","timestamp":""#);
-        text.push_str(&clock::now());
+        text.push_str(&rfc3339::now());
         text.push('"');
-        if self.missing > 0 {
+        if self.missing_until > 0 {
             text.push_str(r#","missingBytes":"#);
-            text.push_str(&self.missing.to_string());
+            text.push_str(&self.missing_until.to_string());
         }
         text.push('}');
     }
 }
 
-/// As it stands within the quotes of a JSON string.
+/// Appends the contents of a JSON string, without its quotes.
 fn push_escaped(text: &mut String, plain: &str) {
     let quoted = Value::from(plain).to_string();
     text.push_str(&quoted[1..quoted.len() - 1]);
 }
 
+/// `/api/process/{id}/stream`
 pub(in super::super) async fn stream(
-    State(app): State<App>,
-    id: Result<Path<String>, Problem>,
+    State(app): State<AppState>,
+    WithRejection(Path(id), _): WithRejection<Path<String>, ContainerError>,
     peer: Peer,
     grant: Grant,
 ) -> Result<Response, ContainerError> {
-    let Path(id) = id?;
-    let process = inspect::find(&app, &id)?;
-    let log = process.started_log().await?;
+    let process = processes::find(&app, &id)?;
+    let log = process.wait_for_log().await?;
     let flow = grant.flow(None, Flow::Lossless).unwrap_or(Flow::Live);
     let attachment = process.attach(Role::Viewer, Some(peer.to_string()), None)?;
-    app.metrics.attached();
-    let cursor = from_the_beginning(&log, flow);
+    app.metrics.count_attachment();
+    let cursor = Cursor::open_or_oldest(&log, 0, flow);
     let mut info = json!({
         "type": "process_info",
         "processId": id,
-        "command": inspect::command_of(&process.spec()),
-        "status": inspect::status(&process),
+        "command": processes::command_line(&process.spec()),
+        "status": processes::status(&process),
     });
     if cursor.offset() > 0 {
         info["missingBytes"] = cursor.offset().into();
     }
-    let watching = Watching { app, id, process, cursor, decoders: Decoders::default(), _attachment: attachment };
-    Ok(sse::answer(futures_util::StreamExt::chain(stream::iter([event(info)]), events(watching))))
+    let follow = app.core.follow_process(process, cursor);
+    let encoder = Encoder { app, id, follow: Some(follow), decoders: Decoders::default(), _attachment: attachment };
+    Ok(sse::response(stream::iter([event(info)]).chain(encoder.into_events())))
 }
 
-/// Or from the oldest byte that is still there.
-fn from_the_beginning(log: &Arc<Log>, flow: Flow) -> Cursor {
-    let at = |start| Cursor::new(Arc::clone(log), start, flow, StreamFilter::All);
-    if log.tail() > 0 {
-        return at(Start::Oldest);
-    }
-    let cursor = at(Start::At(0));
-    // The hold first, then the look: what is there now stays there.
-    if log.tail() == 0 {
-        return cursor;
-    }
-    cursor.close();
-    at(Start::Oldest)
-}
-
-struct Watching {
-    app: App,
+/// Encodes the output of a process as server-sent events.
+struct Encoder {
+    app: AppState,
     id: String,
-    process: Arc<Process>,
-    cursor: Cursor,
+    /// `None` after the last event.
+    follow: Option<Follow>,
     decoders: Decoders,
     _attachment: Attachment,
 }
 
-/// What was said, and whether it was the last.
-enum Said {
-    Nothing,
-    More(Bytes),
-    Last(Bytes),
-}
-
-fn events(watching: Watching) -> impl Events<Item = Bytes> {
-    stream::unfold(Some(watching), |watching| async move {
-        let mut watching = watching?;
-        loop {
-            match watching.next().await {
-                Said::Nothing => {}
-                Said::More(bytes) => return Some((bytes, Some(watching))),
-                Said::Last(bytes) => {
-                    watching.cursor.close();
-                    return Some((bytes, None));
-                }
-            }
-        }
-    })
-}
-
-impl Watching {
-    async fn next(&mut self) -> Said {
-        let item = tokio::select! {
-            biased;
-            item = self.cursor.next(PIECE_BYTES) => item,
-            () = self.process.until_removed() => return Said::Last(error("the process was deleted")),
-            () = self.app.ended() => return Said::Last(error("the server is being replaced: ask again")),
-            () = self.app.core.until_holder_gone() => return Said::Last(error("the holder is gone")),
-        };
-        match item {
-            Item::Bytes { stream, bytes, .. } => {
-                let text = self.decoders.of(stream).decode(&bytes);
-                if text.is_empty() { Said::Nothing } else { Said::More(self.piece(text::name(stream), &text)) }
-            }
-            // The protocol has no word for it, and to go on as if nothing had happened would be a lie.
-            Item::Gap { from, to } => Said::Last(error(&format!(
-                "output was not read in time: bytes {from} to {to} are gone; ask again to have what is kept"
-            ))),
-            Item::BecameLive => Said::Nothing,
-            Item::Exit(exit) => {
-                self.process.news();
-                Said::Last(self.exit(&exit))
-            }
-        }
+impl Encoder {
+    fn into_events(self) -> impl Events<Item = Bytes> {
+        stream::unfold(self, |mut encoder| async move { Some((encoder.next().await?, encoder)) })
     }
 
-    fn piece(&self, name: &str, text: &str) -> Bytes {
+    async fn next(&mut self) -> Option<Bytes> {
+        let message = loop {
+            let follow = self.follow.as_mut()?;
+            let event = tokio::select! {
+                biased;
+                event = follow.next(MAX_EVENT_BYTES) => event?,
+                () = self.app.until_shutdown() => break "the server is being replaced; try again".to_owned(),
+            };
+            match event {
+                FollowEvent::Started => {}
+                FollowEvent::Output { stream, bytes, .. } => {
+                    let text = self.decoders.get_mut(stream).decode(&bytes);
+                    if !text.is_empty() {
+                        return Some(self.output_event(stream_name(stream), &text));
+                    }
+                }
+                // The protocol cannot express a gap, and a client must not take the output for complete.
+                FollowEvent::Gap { from, to } => {
+                    break format!(
+                        "output was not read in time: bytes {from} to {to} are gone; try again for the rest"
+                    );
+                }
+                FollowEvent::Exited(Ending::Process(exit)) => return Some(self.last_events(&exit)),
+                // Only session execs end like this.
+                FollowEvent::Exited(Ending::Exec(_)) => return None,
+                FollowEvent::Failed(Error::NotFound { .. }) => break "the process was deleted".to_owned(),
+                FollowEvent::Failed(error) => break error.to_string(),
+            }
+        };
+        if let Some(follow) = self.follow.take() {
+            follow.close();
+        }
+        Some(error_event(&message))
+    }
+
+    fn output_event(&self, name: &str, text: &str) -> Bytes {
         event(json!({ "type": name, "data": text, "processId": self.id }))
     }
 
-    fn exit(&mut self, exit: &Exit) -> Bytes {
-        let mut all = Vec::new();
-        let left: Vec<_> = self.decoders.end().collect();
-        for (name, bytes) in left {
-            all.extend(self.piece(name, &String::from_utf8_lossy(&bytes)));
+    /// Incomplete characters at the end of the output, and the exit.
+    fn last_events(&mut self, exit: &Exit) -> Bytes {
+        let mut events = Vec::new();
+        for (name, bytes) in self.decoders.finish() {
+            events.extend(self.output_event(name, &String::from_utf8_lossy(&bytes)));
         }
-        let code = Ended::of(exit).code;
-        let data = format!("Process {} with exit code {code}", inspect::ended(exit));
-        all.extend(event(json!({ "type": "exit", "exitCode": code, "data": data, "processId": self.id })));
-        all.into()
+        let code = ExitStatus::from_exit(exit).code;
+        let data = format!("Process {} with exit code {code}", processes::exit_status_name(exit));
+        events.extend(event(json!({ "type": "exit", "exitCode": code, "data": data, "processId": self.id })));
+        events.into()
     }
 }

@@ -1,53 +1,54 @@
-//! What sessions have to say, for whoever listens. A ring: listeners pull by number, and nothing waits for them.
+//! The event bus of sessions: a bounded ring that readers pull from by sequence number. Publishing never waits for a
+//! reader; a reader that falls behind the ring gets `None`.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use outlive_core::lock;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::envelope::Told;
-use crate::dialect::opencode::id;
+use super::event::Event;
+use crate::dialect::opencode::ids;
 
-/// What the ring has at most.
-const MOST_EVENTS: usize = 1024;
-const MOST_BYTES: usize = 8 << 20;
+const MAX_EVENTS: usize = 1024;
+const MAX_BYTES: usize = 8 << 20;
 
 #[derive(Default)]
-pub(in super::super) struct Bus {
+pub(crate) struct Bus {
     ring: Mutex<Ring>,
     changed: Notify,
 }
 
 #[derive(Default)]
 struct Ring {
-    said: VecDeque<Arc<Said>>,
-    next: u64,
+    events: VecDeque<Arc<BusEvent>>,
+    next_sequence: u64,
     bytes: usize,
 }
 
-pub(super) struct Said {
+pub(super) struct BusEvent {
     pub(super) sequence: u64,
-    pub(super) told: Told,
+    pub(super) event: Event,
 }
 
 impl Bus {
-    /// Tells everybody who listens in this folder.
-    pub(in super::super) fn say(&self, kind: &'static str, directory: &str, properties: &Value) {
-        let told = Told {
-            id: id::ascending("evt"),
+    /// Publishes an event to all readers whose location covers `directory`.
+    pub(crate) fn publish(&self, kind: &'static str, directory: &str, properties: &Value) {
+        let event = Event {
+            id: ids::ascending("evt"),
             kind,
             directory: Some(directory.to_owned()),
             properties: properties.to_string(),
         };
-        let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
-        let sequence = ring.next;
-        ring.next += 1;
-        ring.bytes += told.properties.len();
-        ring.said.push_back(Arc::new(Said { sequence, told }));
-        while ring.said.len() > MOST_EVENTS || ring.bytes > MOST_BYTES {
-            match ring.said.pop_front() {
-                Some(oldest) => ring.bytes -= oldest.told.properties.len(),
+        let mut ring = lock(&self.ring);
+        let sequence = ring.next_sequence;
+        ring.next_sequence += 1;
+        ring.bytes += event.properties.len();
+        ring.events.push_back(Arc::new(BusEvent { sequence, event }));
+        while ring.events.len() > MAX_EVENTS || ring.bytes > MAX_BYTES {
+            match ring.events.pop_front() {
+                Some(oldest) => ring.bytes -= oldest.event.properties.len(),
                 None => break,
             }
         }
@@ -55,27 +56,22 @@ impl Bus {
         self.changed.notify_waiters();
     }
 
-    pub(super) fn position(&self) -> u64 {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner).next
+    /// The sequence number of the next event.
+    pub(super) fn next_sequence(&self) -> u64 {
+        lock(&self.ring).next_sequence
     }
 
-    /// What has this number, when it comes; nothing if it is gone.
-    pub(super) async fn next(&self, wanted: u64) -> Option<Arc<Said>> {
-        loop {
-            let mut changed = std::pin::pin!(self.changed.notified());
-            changed.as_mut().enable();
-            {
-                let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
-                let oldest = ring.next - ring.said.len() as u64;
-                if wanted < oldest {
-                    return None;
-                }
-                if let Some(said) = ring.said.get((wanted - oldest) as usize) {
-                    return Some(Arc::clone(said));
-                }
+    /// Waits for the event with this sequence number; `None` if the ring has already dropped it.
+    pub(super) async fn get(&self, sequence: u64) -> Option<Arc<BusEvent>> {
+        outlive_core::wait_changed(&self.changed, || {
+            let ring = lock(&self.ring);
+            let oldest = ring.next_sequence - ring.events.len() as u64;
+            match sequence.checked_sub(oldest) {
+                None => Some(None),
+                Some(index) => ring.events.get(index as usize).map(|event| Some(Arc::clone(event))),
             }
-            changed.await;
-        }
+        })
+        .await
     }
 }
 
@@ -86,19 +82,20 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_was_said_is_pulled_in_order_and_a_hole_is_seen() {
+    async fn events_are_pulled_in_order_and_a_slow_reader_learns_of_dropped_ones() {
         let bus = Bus::default();
-        assert_eq!(bus.position(), 0);
-        for number in 0..=MOST_EVENTS {
-            bus.say("session.idle", "/d", &json!(number));
+        assert_eq!(bus.next_sequence(), 0);
+        for number in 0..=MAX_EVENTS {
+            bus.publish("session.idle", "/d", &json!(number));
         }
-        assert!(bus.next(0).await.is_none(), "the first is gone");
-        for number in 1..=MOST_EVENTS as u64 {
-            assert_eq!(bus.next(number).await.unwrap().told.properties, number.to_string());
+        assert!(bus.get(0).await.is_none(), "the first event was dropped");
+        for number in 1..=MAX_EVENTS as u64 {
+            assert_eq!(bus.get(number).await.unwrap().event.properties, number.to_string());
         }
-        bus.say("session.idle", "/d", &json!("x".repeat(MOST_BYTES)));
-        assert_eq!(bus.next(bus.position() - 1).await.map(|said| said.sequence), None, "larger than all of it");
-        bus.say("session.idle", "/d", &json!(1));
-        assert!(bus.next(bus.position() - 1).await.is_some());
+        bus.publish("session.idle", "/d", &json!("x".repeat(MAX_BYTES)));
+        let last = bus.next_sequence() - 1;
+        assert_eq!(bus.get(last).await.map(|event| event.sequence), None, "larger than the whole ring");
+        bus.publish("session.idle", "/d", &json!(1));
+        assert!(bus.get(bus.next_sequence() - 1).await.is_some());
     }
 }

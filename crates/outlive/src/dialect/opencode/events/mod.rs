@@ -1,159 +1,193 @@
-//! What happens, as a stream: the core's events about terminals in OpenCode's words, and what sessions have to say.
+//! The event streams: core events about terminals, translated, and the events of sessions.
 //!
-//! A stream pulls from two rings, the core's and [`Bus`]. Who is too slow for them is not told of a hole, for which there is no word: its stream breaks
-//! off, so that it looks again. The SDK comes back by itself, with the id of the last event of the core (or of the first word, which has the
-//! place where the stream began), and misses none of those.
+//! A stream pulls from two rings, the core's event log and [`Bus`]. The protocol has no event for lost events, so the
+//! stream of a reader that is too slow is cut off, which makes the client reload its state and reconnect. The SDK
+//! reconnects with the id of the last core event and misses none of them; the first frame of a stream has an id too.
 
 mod bus;
-mod envelope;
-mod translate;
+mod event;
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::Extension;
+use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
 use futures_util::stream;
-use outlive_core::events::{Follower, Next};
+use outlive_core::events::{Follower, FollowerItem};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 pub(super) use self::bus::Bus;
-use self::bus::Said;
-use self::envelope::{Envelope, Told};
-use super::id;
+use self::event::{Envelope, Event};
+use super::OpenCode;
 use super::location::Location;
-use crate::api::App;
+use crate::http::{AppState, sse};
 
-const HEARTBEAT: Duration = Duration::from_secs(10);
-/// How long a new place may take to get out, before the stream breaks off.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
+/// Time for the client to receive its new resume position before the stream is cut off.
+const CUT_OFF_DELAY: Duration = Duration::from_millis(500);
 
 /// `GET /event`
-pub(super) async fn of_a_folder(State(app): State<App>, location: Location, headers: HeaderMap) -> Response {
-    answer(app, Envelope::Folder, location, &headers)
+pub(super) async fn directory_events(
+    State(app): State<AppState>,
+    Extension(opencode): Extension<Arc<OpenCode>>,
+    location: Location,
+    headers: HeaderMap,
+) -> Response {
+    event_stream(app, opencode, Envelope::Directory, location, &headers)
 }
 
 /// `GET /global/event`
-pub(super) async fn of_all(State(app): State<App>, headers: HeaderMap) -> Response {
-    answer(app, Envelope::Global, Location::default(), &headers)
+pub(super) async fn global_events(
+    State(app): State<AppState>,
+    Extension(opencode): Extension<Arc<OpenCode>>,
+    headers: HeaderMap,
+) -> Response {
+    event_stream(app, opencode, Envelope::Global, Location::default(), &headers)
 }
 
 /// `GET /api/event`
-pub(super) async fn below_api(State(app): State<App>, location: Location, headers: HeaderMap) -> Response {
-    answer(app, Envelope::Api, location, &headers)
+pub(super) async fn api_events(
+    State(app): State<AppState>,
+    Extension(opencode): Extension<Arc<OpenCode>>,
+    location: Location,
+    headers: HeaderMap,
+) -> Response {
+    event_stream(app, opencode, Envelope::Api, location, &headers)
 }
 
-struct Following {
-    app: App,
+struct EventStream {
+    app: AppState,
+    opencode: Arc<OpenCode>,
     envelope: Envelope,
     location: Location,
-    core: Follower,
-    /// The number of the next event of the bus.
-    bus_at: u64,
+    core_events: Follower,
+    /// The next event to read from the bus.
+    bus_sequence: u64,
     heartbeat: Interval,
-    has_begun: bool,
-    /// Events were lost to it: the stream breaks off.
-    is_lost: bool,
+    is_connected_sent: bool,
+    /// The core's event log overran this reader: the stream is about to be cut off.
+    is_overrun: bool,
     is_over: bool,
 }
 
-fn answer(app: App, envelope: Envelope, location: Location, headers: &HeaderMap) -> Response {
-    // Both places before the first word: what happens from now on is told.
-    let core = app.core.follow_events(resumed(&app, headers));
-    let bus_at = app.opencode.bus.position();
-    let mut heartbeat = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
+fn event_stream(
+    app: AppState,
+    opencode: Arc<OpenCode>,
+    envelope: Envelope,
+    location: Location,
+    headers: &HeaderMap,
+) -> Response {
+    // Both positions are taken before `server.connected` is sent, so no later event is missed.
+    let core_events = app.core.subscribe_events(resume_position(&app, headers));
+    let bus_sequence = opencode.bus.next_sequence();
+    let mut heartbeat = tokio::time::interval_at(Instant::now() + HEARTBEAT_INTERVAL, HEARTBEAT_INTERVAL);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let following = Following {
+    let events = EventStream {
         app,
+        opencode,
         envelope,
         location,
-        core,
-        bus_at,
+        core_events,
+        bus_sequence,
         heartbeat,
-        has_begun: false,
-        is_lost: false,
+        is_connected_sent: false,
+        is_overrun: false,
         is_over: false,
     };
-    let pieces = stream::unfold(following, |mut following| async move {
-        if following.is_over {
+    let frames = stream::unfold(events, |mut events| async move {
+        if events.is_over {
             return None;
         }
-        let piece = following.next().await;
-        following.is_over = piece.is_err();
-        Some((piece, following))
+        let frame = events.next_frame().await;
+        events.is_over = frame.is_err();
+        Some((frame, events))
     });
-    let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),
-        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
-    ];
-    (headers, Body::from_stream(pieces)).into_response()
+    let mut response = sse::raw_response(frames);
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    response
 }
 
-/// Ids of another life of outlive mean nothing.
-fn resumed(app: &App, headers: &HeaderMap) -> Option<u64> {
-    let text = headers.get("last-event-id")?.to_str().ok()?;
+/// The position in `Last-Event-ID`, unless it is from another boot of outlive.
+fn resume_position(app: &AppState, headers: &HeaderMap) -> Option<u64> {
+    parse_position(headers.get("last-event-id")?.to_str().ok()?, &boot_id(app))
+}
+
+fn parse_position(text: &str, boot_id: &str) -> Option<u64> {
     let (boot, sequence) = text.trim().split_once('-')?;
-    (boot == boot_id(app)).then(|| sequence.parse().ok()).flatten()
+    (boot == boot_id).then(|| sequence.parse().ok()).flatten()
 }
 
-fn boot_id(app: &App) -> String {
+fn boot_id(app: &AppState) -> String {
     format!("{:x}", app.core.welcome().boot_id)
 }
 
-/// With an id that a client may come back with, to go on after it.
-fn placed(app: &App, sequence: u64, frame: &str) -> String {
+/// Adds the `id:` field that a client resumes from.
+fn with_position(app: &AppState, sequence: u64, frame: &str) -> String {
     format!("id: {}-{sequence}\n{frame}", boot_id(app))
 }
 
-impl Following {
-    /// The next words. An error breaks the stream off, which clients take for a reason to come back.
-    async fn next(&mut self) -> io::Result<Bytes> {
-        if !std::mem::replace(&mut self.has_begun, true) {
-            let frame = self.envelope.frame(&Told::of_the_server("server.connected", id::ascending("evt")));
-            return Ok(placed(&self.app, self.core.position(), &frame).into());
+impl EventStream {
+    /// The next frame. An error cuts the stream off, after which clients reconnect.
+    async fn next_frame(&mut self) -> io::Result<Bytes> {
+        if !std::mem::replace(&mut self.is_connected_sent, true) {
+            let frame = self.envelope.frame(&Event::about_server("server.connected"));
+            return Ok(with_position(&self.app, self.core_events.position(), &frame).into());
         }
-        if self.is_lost {
-            // A connection that breaks off takes along what was not sent yet.
-            tokio::time::sleep(LAST_WORDS).await;
+        if self.is_overrun {
+            // A connection that is cut off discards bytes that were not sent yet.
+            tokio::time::sleep(CUT_OFF_DELAY).await;
             return Err(too_slow());
         }
         loop {
-            let text = tokio::select! {
-                next = self.core.next() => self.of_core(&next),
-                said = self.app.opencode.bus.next(self.bus_at) => {
-                    let said = said.ok_or_else(too_slow)?;
-                    self.bus_at = said.sequence + 1;
-                    self.of_bus(&said)
+            let frame = tokio::select! {
+                next = self.core_events.next() => self.frame_from_core(&next),
+                event = self.opencode.bus.get(self.bus_sequence) => {
+                    let event = event.ok_or_else(too_slow)?;
+                    self.bus_sequence = event.sequence + 1;
+                    self.covers(&event.event).then(|| self.envelope.frame(&event.event))
                 }
                 _ = self.heartbeat.tick() => Some(self.envelope.heartbeat()),
-                () = self.app.ended() => return Err(io::Error::other("the server is being replaced: come back")),
+                () = self.app.until_shutdown() => return Err(shutting_down()),
             };
-            if let Some(text) = text {
-                return Ok(text.into());
+            if let Some(frame) = frame {
+                return Ok(frame.into());
             }
         }
     }
 
-    fn of_core(&mut self, next: &Next) -> Option<String> {
-        let Next::Event(event) = next else {
-            self.is_lost = true;
-            // Of nothing but a new place: with its old one the client would come back for what is gone, for ever.
-            return Some(placed(&self.app, self.app.core.follow_events(None).position(), "\n"));
+    fn frame_from_core(&mut self, next: &FollowerItem) -> Option<String> {
+        let FollowerItem::Event(core_event) = next else {
+            self.is_overrun = true;
+            // A frame with only a new position. With its old one the client would request dropped events forever.
+            return Some(with_position(&self.app, self.app.core.subscribe_events(None).position(), "\n"));
         };
-        let told = translate::translate(event)?;
-        let is_meant = told.directory.as_ref().is_none_or(|directory| self.location.covers(directory));
-        is_meant.then(|| placed(&self.app, event.sequence, &self.envelope.frame(&told)))
+        let event = Event::from_core(core_event)?;
+        self.covers(&event).then(|| with_position(&self.app, core_event.sequence, &self.envelope.frame(&event)))
     }
 
-    fn of_bus(&self, said: &Said) -> Option<String> {
-        let is_meant = said.told.directory.as_ref().is_none_or(|directory| self.location.covers(directory));
-        is_meant.then(|| self.envelope.frame(&said.told))
+    fn covers(&self, event: &Event) -> bool {
+        event.directory.as_ref().is_none_or(|directory| self.location.covers(directory))
     }
 }
 
+fn shutting_down() -> io::Error {
+    io::Error::other("the server is being replaced; reconnect")
+}
+
 fn too_slow() -> io::Error {
-    io::Error::other("events were not read in time")
+    io::Error::other("the client reads events too slowly")
+}
+
+/// Parses the input as `Last-Event-ID`.
+#[cfg(any(fuzzing, test))]
+pub(super) fn fuzz(text: &str) {
+    const BOOT_ID: &str = "1f";
+    if let Some(sequence) = parse_position(text, BOOT_ID) {
+        assert_eq!(parse_position(&format!("{BOOT_ID}-{sequence}"), BOOT_ID), Some(sequence));
+    }
+    assert!(parse_position(text, "2f").is_none() || text.trim().starts_with("2f-"), "a position of another boot");
 }

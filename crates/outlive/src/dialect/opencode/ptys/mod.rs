@@ -1,62 +1,59 @@
-//! Terminals: every process on a terminal is one, wherever it was started.
+//! OpenCode's terminals. Every process on a terminal is one, including those that another surface started.
 
-mod create;
-mod remove;
-pub(super) mod rest;
-mod seen;
-mod shells;
-mod update;
+pub(super) mod handlers;
+mod info;
+mod lifecycle;
 
 use std::sync::Arc;
 
+use outlive_core::Core;
 use outlive_core::process::Process;
 
-pub(super) use self::remove::go_on_removing;
-pub(super) use self::seen::Seen;
-pub(super) use self::shells::{default_shell, name as shell_name, shells};
+pub(super) use self::info::PtyInfo;
+#[cfg(any(fuzzing, test))]
+pub(super) use self::lifecycle::fuzz;
+pub(super) use self::lifecycle::resume_removals;
 use super::error::Failure;
-use super::id;
+use super::ids;
 use super::location::Location;
-use crate::api::App;
 
-/// The folder that its client named, by which it is found.
+/// Annotation: the directory that the client named at creation, by which lists are filtered.
 const DIRECTORY: &str = "opencode.directory";
-/// Its client has deleted it: nobody finds it here any more, and its tree is being ended.
+/// Annotation: a client has deleted the terminal. It is hidden from this dialect while its process tree is ended.
 const DELETED: &str = "opencode.deleted";
 
-/// Of terminals that have ended, as many are listed below `/api`, the latest.
-const MOST_EXITED: usize = 25;
+/// V2 lists at most this many exited terminals, the latest ones.
+const MAX_EXITED: usize = 25;
 
-/// The terminal with this id, also one that has ended.
-pub(super) fn find(app: &App, location: &Location, id: &str) -> Result<Arc<Process>, Failure> {
+/// The terminal with this id, running or exited.
+pub(super) fn find(core: &Core, location: &Location, id: &str) -> Result<Arc<Process>, Failure> {
     if !id.starts_with("pty") {
-        return Err(Failure::no_id("ptyID", "pty", id));
+        return Err(Failure::invalid_id("ptyID", "pty", id));
     }
-    let found = id::to_process(id).and_then(|id| app.core.find(&id).ok());
+    let found = ids::process_id(id).and_then(|id| core.find(&id).ok());
     let found = found.filter(|process| {
-        let seen = Seen::of(process);
-        seen.is_shown() && location.covers(&seen.directory())
+        let info = PtyInfo::from_process(process);
+        info.is_visible() && location.covers(&info.directory())
     });
-    found.ok_or_else(|| Failure::no_terminal(id))
+    found.ok_or_else(|| Failure::pty_not_found(id))
 }
 
-/// As `find`, but only one that runs.
-fn find_running(app: &App, location: &Location, id: &str) -> Result<Arc<Process>, Failure> {
-    find(app, location, id)
-        .and_then(|process| if Seen::of(&process).has_ended() { Err(Failure::no_terminal(id)) } else { Ok(process) })
+fn find_running(core: &Core, location: &Location, id: &str) -> Result<Arc<Process>, Failure> {
+    let process = find(core, location, id)?;
+    if PtyInfo::from_process(&process).has_exited() { Err(Failure::pty_not_found(id)) } else { Ok(process) }
 }
 
-/// All of them in the order of their making; with those that ended, or without.
-fn list(app: &App, location: &Location, with_exited: bool) -> Vec<Seen> {
-    let all = app.core.list(false).into_iter().filter(|process| process.is_terminal());
-    let mut all: Vec<Seen> = all.map(|process| Seen::of(&process)).collect();
-    all.retain(|seen| seen.is_shown() && location.covers(&seen.directory()));
-    let ended = all.iter().filter(|seen| seen.has_ended()).count();
-    let mut surplus = if with_exited { ended.saturating_sub(MOST_EXITED) } else { ended };
-    all.retain(|seen| {
-        let dropped = seen.has_ended() && surplus > 0;
-        surplus -= usize::from(dropped);
-        !dropped
+/// The terminals of a location in order of creation, with or without exited ones.
+fn list(core: &Core, location: &Location, with_exited: bool) -> Vec<PtyInfo> {
+    let terminals = core.list(false).into_iter().filter(|process| process.is_terminal());
+    let mut infos: Vec<PtyInfo> = terminals.map(|process| PtyInfo::from_process(&process)).collect();
+    infos.retain(|info| info.is_visible() && location.covers(&info.directory()));
+    let exited = infos.iter().filter(|info| info.has_exited()).count();
+    let mut surplus = if with_exited { exited.saturating_sub(MAX_EXITED) } else { exited };
+    infos.retain(|info| {
+        let is_dropped = info.has_exited() && surplus > 0;
+        surplus -= usize::from(is_dropped);
+        !is_dropped
     });
-    all
+    infos
 }

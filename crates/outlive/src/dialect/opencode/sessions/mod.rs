@@ -1,30 +1,38 @@
-//! Sessions: messages of people, and of the commands that they have run. No model answers here.
+//! Sessions: the messages of users, and of the commands that they ran. No model answers.
 //!
 //! ```text
-//! POST shell, command ─▶ order.rs: what to run ─▶ run.rs: the one task of each command
-//!                                                   ├─▶ core: a process on pipes, as any other
-//!                                                   ├─▶ store.rs: messages and parts      (Core::store)
-//!                                                   └─▶ events, at most four a second
-//! GET message ─▶ store.rs ─▶ output.rs: what the command printed, from its log
-//! rest.rs: sessions themselves · messages.rs: messages, and what makes some · shapes.rs: what they look like · words.rs: a line as a shell
-//!   splits it
+//! POST shell, command ─▶ handlers.rs ─▶ command.rs: what to run ─▶ task.rs: one task for each command
+//!                                                                    ├─▶ core: a process on pipes
+//!                                                                    ├─▶ store.rs: messages     (Core::store)
+//!                                                                    └─▶ the event bus, at most four events a second
+//! GET message ─▶ handlers.rs ─▶ store.rs ─▶ message.rs: the output of the command, from its process's log
 //! ```
 //!
-//! What a command prints is in the log of its process and nowhere else; a message names the process, and carries the end of the output for when
-//! the log is gone. So a session survives the server as its processes do, and costs no more than they. A command goes on when its client or its server goes
-//! away: the next server takes the task up ([`take_over`]).
+//! The output of a command is stored only in the log of its process. A message names the process and carries the end
+//! of the output for the time after the log is dropped. A command survives its client and its server: the next server
+//! resumes the task ([`take_over`]).
 //!
-//! What is kept: [`store::MOST_SESSIONS`] sessions, [`store::MOST_MESSAGES`] messages and [`store::MOST_BYTES`] of them in all, the oldest go first; of the output of a command the
-//! last [`order::LOG_BYTES`] (of which an answer has 2 MiB) while its process is known (a day), and then [`output::KEPT_BYTES`].
+//! Limits: [`store::MAX_SESSIONS`] sessions, [`store::MAX_MESSAGES`] messages and [`store::MAX_MESSAGE_BYTES`] of
+//! messages in all; the oldest are dropped first. The last [`command::LOG_BYTES`] of a command's output (2 MiB in one
+//! response) are available while its process is known (a day), the last [`message::STORED_BYTES`] after that.
 
-pub(super) mod messages;
-mod order;
-mod output;
-pub(super) mod rest;
-mod run;
-mod shapes;
+mod command;
+pub(super) mod handlers;
+mod message;
+mod shell_words;
 mod store;
-mod words;
+mod task;
 
-pub(super) use self::run::take_over;
 pub(super) use self::store::Sessions;
+pub(super) use self::task::take_over;
+
+/// Feeds the input to every parser of this module.
+#[cfg(any(fuzzing, test))]
+pub(super) fn fuzz(data: &[u8]) {
+    handlers::fuzz(data);
+    command::fuzz(data);
+    if let Ok(text) = std::str::from_utf8(data) {
+        shell_words::fuzz(text);
+        message::fuzz(text);
+    }
+}

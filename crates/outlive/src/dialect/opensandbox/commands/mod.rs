@@ -1,13 +1,4 @@
-//! Commands: each is a process, which goes on when its client leaves and is found again by its id.
-//!
-//! ```text
-//! POST /command ─▶ run.rs: what to start ─▶ core ─▶ follow.rs: its events, to the end
-//! GET …/resume  ─▶ run.rs: where to go on ────────▶ follow.rs
-//! then: status.rs, logs.rs, interrupt.rs
-//! ```
+//! One-off commands. Each is a process that continues when its client leaves and is found by its id.
 
-mod follow;
-pub(super) mod interrupt;
-pub(super) mod logs;
+pub(super) mod inspect;
 pub(super) mod run;
-pub(super) mod status;

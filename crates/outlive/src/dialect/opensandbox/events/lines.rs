@@ -1,103 +1,209 @@
-//! Bytes of a stream as the texts of events.
+//! Splits the bytes of a stream into the texts of events.
 //!
-//! As *lines*, which is what SDKs join again: LF, CR and CRLF each end one, an empty one is `"\n"`, and one that is not finished is
-//! held back until it is. Or *as printed*, for terminals: line ends stay where they are and nothing waits, except for half a character.
+//! As *lines*: LF, CR and CRLF each end a line, an empty line is `"\n"`, and an incomplete line is held back. The SDKs
+//! put a line break between events, so a line has to be one event, however long it is; the limits below keep its memory
+//! bounded. Or *verbatim*, for terminals: line ends are kept, and only an incomplete character is held back.
 
-use crate::decoder::begun;
+use std::borrow::Cow;
 
-/// A line that grows beyond this is sent in parts: somebody who prints without line breaks must not fill our memory, least of all once for
-/// each client that does not read (an event is up to six times as long). Not less, because SDKs join the parts as if they were lines.
-const LONGEST_LINE: usize = 1 << 20;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::utf8_decoder::incomplete_suffix_len;
+
+const MIB: usize = 1 << 20;
+/// Every line up to this length is one event. Small, because each unread stream may hold this much outside of the
+/// shared limit.
+const MIN_LINE_BYTES: usize = 64 * 1024;
+/// No line is held back beyond this length. It is the limit of an execd session.
+const MAX_LINE_BYTES: usize = 16 * MIB;
+/// Memory in MiB for what all held lines have beyond `MIN_LINE_BYTES`. Without a share of it, a line that becomes
+/// longer is sent in parts.
+static LONG_LINE_MIB: Semaphore = Semaphore::const_new(64);
+/// A longer text is encoded in pieces of this size while it is sent. JSON escapes make it up to six times as long.
+const PIECE_BYTES: usize = 32 * 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Shape {
+pub(crate) enum OutputFormat {
     Lines,
-    AsPrinted,
+    Verbatim,
 }
 
-pub(in super::super) struct Splitter {
-    shape: Shape,
-    held: Vec<u8>,
-    /// The last byte was a CR: a LF belongs to it.
+pub(crate) struct TextSplitter {
+    format: OutputFormat,
+    held: HeldLine,
+    long_line_mib: &'static Semaphore,
+    /// The last byte was a CR, so a LF that follows belongs to the same line end.
     after_cr: bool,
 }
 
-/// One event's worth.
-#[derive(Debug, PartialEq, Eq)]
-pub(in super::super) struct Part<'a> {
-    pub(in super::super) text: &'a str,
-    /// The offset behind it.
-    pub(in super::super) end: u64,
-    /// It goes on in the next one.
-    pub(in super::super) partial: bool,
+/// The bytes that are held back.
+#[derive(Default)]
+struct HeldLine {
+    bytes: Vec<u8>,
+    /// The offset after them.
+    end: u64,
+    memory: Option<SemaphorePermit<'static>>,
 }
 
-impl Splitter {
-    pub(in super::super) fn new(shape: Shape) -> Self {
-        Self { shape, held: Vec::new(), after_cr: false }
+/// The text of one event.
+pub(crate) struct TextPart<'a> {
+    pub(crate) text: Text<'a>,
+    /// The offset after it.
+    pub(crate) end: u64,
+    /// The line continues in the next part.
+    pub(crate) partial: bool,
+}
+
+pub(crate) enum Text<'a> {
+    Short(Cow<'a, str>),
+    Long(LongText),
+}
+
+/// A text that is too long to be encoded at once.
+pub(crate) struct LongText {
+    line: HeldLine,
+    /// Bytes that were returned by [`LongText::next_piece`].
+    done: usize,
+}
+
+impl TextSplitter {
+    pub(crate) fn new(format: OutputFormat) -> Self {
+        Self { format, held: HeldLine::default(), long_line_mib: &LONG_LINE_MIB, after_cr: false }
     }
 
-    /// Takes bytes whose first one is at `offset`.
-    pub(in super::super) fn feed(&mut self, bytes: &[u8], offset: u64, mut emit: impl FnMut(Part<'_>)) {
-        match self.shape {
-            Shape::Lines => self.feed_lines(bytes, offset, &mut emit),
-            Shape::AsPrinted => {
-                self.held.extend_from_slice(bytes);
-                self.give_whole_characters(offset + bytes.len() as u64, &mut emit);
+    /// Splits the next bytes, which start at `offset`.
+    pub(crate) fn feed(&mut self, bytes: &[u8], offset: u64, mut emit: impl FnMut(TextPart<'_>)) {
+        match self.format {
+            OutputFormat::Lines => self.feed_lines(bytes, offset, &mut emit),
+            OutputFormat::Verbatim => {
+                self.hold(bytes, offset + bytes.len() as u64, &mut emit);
+                self.emit_whole_characters(&mut emit);
             }
         }
     }
 
-    /// Nothing more will come: gives what was held back.
-    pub(in super::super) fn finish(&mut self, end: u64, mut emit: impl FnMut(Part<'_>)) {
+    /// Forgets the held-back bytes, because the client has received them.
+    pub(crate) fn discard_held(&mut self) {
+        self.held = HeldLine::default();
+    }
+
+    /// Emits the held-back bytes at the end of the stream.
+    pub(crate) fn finish(&mut self, end: u64, mut emit: impl FnMut(TextPart<'_>)) {
         let held = std::mem::take(&mut self.held);
-        if !held.is_empty() {
-            emit(Part { text: &String::from_utf8_lossy(&held), end, partial: false });
+        if !held.bytes.is_empty() {
+            emit(TextPart { text: held.into_text(), end, partial: false });
         }
     }
 
-    fn feed_lines(&mut self, bytes: &[u8], offset: u64, emit: &mut impl FnMut(Part<'_>)) {
+    fn feed_lines(&mut self, bytes: &[u8], offset: u64, emit: &mut impl FnMut(TextPart<'_>)) {
         let mut start = 0;
         while let Some(length) = bytes[start..].iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
             let at = start + length;
             let line = &bytes[start..at];
-            let is_second_half = self.after_cr && line.is_empty() && bytes[at] == b'\n';
+            let is_rest_of_crlf = self.after_cr && line.is_empty() && bytes[at] == b'\n';
             self.after_cr = bytes[at] == b'\r';
             start = at + 1;
-            if !is_second_half {
-                self.give_line(line, offset + start as u64, emit);
+            if !is_rest_of_crlf {
+                self.emit_line(line, offset + start as u64, emit);
             }
         }
         let rest = &bytes[start..];
-        if rest.is_empty() {
-            return;
-        }
-        self.after_cr = false;
-        self.held.extend_from_slice(rest);
-        if self.held.len() >= LONGEST_LINE {
-            self.give_whole_characters(offset + bytes.len() as u64, emit);
+        if !rest.is_empty() {
+            self.after_cr = false;
+            self.hold(rest, offset + bytes.len() as u64, emit);
         }
     }
 
-    fn give_line(&mut self, line: &[u8], end: u64, emit: &mut impl FnMut(Part<'_>)) {
-        let mut held = std::mem::take(&mut self.held);
-        let whole = if held.is_empty() {
-            line
+    fn emit_line(&mut self, line: &[u8], end: u64, emit: &mut impl FnMut(TextPart<'_>)) {
+        let text = if self.held.bytes.is_empty() {
+            // An event with an empty text would be written without the field.
+            Text::Short(String::from_utf8_lossy(if line.is_empty() { b"\n" } else { line }))
         } else {
-            held.extend_from_slice(line);
-            &held
+            self.hold(line, end, emit);
+            std::mem::take(&mut self.held).into_text()
         };
-        // An event without a text would have none at all.
-        let whole = if whole.is_empty() { b"\n" } else { whole };
-        emit(Part { text: &String::from_utf8_lossy(whole), end, partial: false });
+        emit(TextPart { text, end, partial: false });
     }
 
-    fn give_whole_characters(&mut self, end: u64, emit: &mut impl FnMut(Part<'_>)) {
-        let rest = self.held.split_off(self.held.len() - begun(&self.held));
-        let given = std::mem::replace(&mut self.held, rest);
-        if !given.is_empty() {
-            let end = end - self.held.len() as u64;
-            emit(Part { text: &String::from_utf8_lossy(&given), end, partial: true });
+    /// Holds back more bytes. If the line becomes too long, what was held before is emitted as a part of it.
+    fn hold(&mut self, bytes: &[u8], end: u64, emit: &mut impl FnMut(TextPart<'_>)) {
+        if !self.held.reserve(bytes.len(), self.long_line_mib) {
+            self.emit_whole_characters(emit);
+        }
+        self.held.bytes.extend_from_slice(bytes);
+        self.held.end = end;
+    }
+
+    fn emit_whole_characters(&mut self, emit: &mut impl FnMut(TextPart<'_>)) {
+        let mut whole = std::mem::take(&mut self.held);
+        self.held.bytes = whole.bytes.split_off(whole.bytes.len() - incomplete_suffix_len(&whole.bytes));
+        self.held.end = whole.end;
+        if !whole.bytes.is_empty() {
+            let end = whole.end - self.held.bytes.len() as u64;
+            emit(TextPart { text: whole.into_text(), end, partial: true });
+        }
+    }
+}
+
+impl HeldLine {
+    /// Makes room for more bytes. Returns false if the line would be too long, or if there is no memory for it.
+    fn reserve(&mut self, more: usize, long_line_mib: &'static Semaphore) -> bool {
+        let len = self.bytes.len() + more;
+        if len <= MIN_LINE_BYTES {
+            return true;
+        }
+        if len > MAX_LINE_BYTES {
+            return false;
+        }
+        let granted = self.memory.as_ref().map_or(0, SemaphorePermit::num_permits);
+        let needed = (len - MIN_LINE_BYTES).div_ceil(MIB);
+        if needed > granted {
+            let Ok(share) = long_line_mib.try_acquire_many((needed - granted) as u32) else { return false };
+            match &mut self.memory {
+                Some(memory) => memory.merge(share),
+                None => self.memory = Some(share),
+            }
+            self.bytes.reserve_exact(MIN_LINE_BYTES + needed * MIB - self.bytes.len());
+        }
+        true
+    }
+
+    fn into_text(self) -> Text<'static> {
+        if self.bytes.len() > PIECE_BYTES {
+            return Text::Long(LongText { line: self, done: 0 });
+        }
+        Text::Short(Cow::Owned(String::from_utf8_lossy(&self.bytes).into_owned()))
+    }
+}
+
+impl LongText {
+    /// The next piece, which ends with a whole character; `None` at the end.
+    pub(crate) fn next_piece(&mut self) -> Option<Cow<'_, str>> {
+        let rest = &self.line.bytes[self.done..];
+        if rest.is_empty() {
+            return None;
+        }
+        let piece = match rest.get(..PIECE_BYTES) {
+            Some(piece) => &piece[..PIECE_BYTES - incomplete_suffix_len(piece)],
+            None => rest,
+        };
+        self.done += piece.len();
+        Some(String::from_utf8_lossy(piece))
+    }
+}
+
+#[cfg(any(fuzzing, test))]
+impl Text<'_> {
+    pub(crate) fn into_string(self) -> String {
+        match self {
+            Self::Short(text) => text.into_owned(),
+            Self::Long(mut text) => {
+                let mut whole = String::new();
+                while let Some(piece) = text.next_piece() {
+                    whole.push_str(&piece);
+                }
+                whole
+            }
         }
     }
 }
@@ -106,13 +212,11 @@ impl Splitter {
 mod tests {
     use super::*;
 
-    type Given = (String, u64, bool);
-
-    /// All texts of `bytes`, given in pieces that end at `cuts`.
-    fn given(shape: Shape, bytes: &[u8], cuts: &[usize]) -> Vec<Given> {
-        let mut splitter = Splitter::new(shape);
+    /// All parts (text, end, partial) of `bytes`, fed in chunks that end at `cuts`.
+    fn parts(format: OutputFormat, bytes: &[u8], cuts: &[usize]) -> Vec<(String, u64, bool)> {
+        let mut splitter = TextSplitter::new(format);
         let mut all = Vec::new();
-        let mut emit = |text: Part<'_>| all.push((text.text.to_owned(), text.end, text.partial));
+        let mut emit = |part: TextPart<'_>| all.push((part.text.into_string(), part.end, part.partial));
         let mut start = 0;
         for end in cuts.iter().copied().chain([bytes.len()]) {
             splitter.feed(&bytes[start..end], start as u64, &mut emit);
@@ -123,11 +227,11 @@ mod tests {
     }
 
     fn lines(bytes: &[u8]) -> Vec<String> {
-        given(Shape::Lines, bytes, &[]).into_iter().map(|(text, ..)| text).collect()
+        parts(OutputFormat::Lines, bytes, &[]).into_iter().map(|(text, ..)| text).collect()
     }
 
     #[test]
-    fn each_way_to_end_a_line() {
+    fn lf_cr_and_crlf_end_a_line() {
         assert_eq!(lines(b"one\ntwo\n"), ["one", "two"]);
         assert_eq!(lines(b"a\r\nb\rc\n\nd"), ["a", "b", "c", "\n", "d"]);
         assert_eq!(lines(b"10%\r20%\r\n"), ["10%", "20%"]);
@@ -136,9 +240,8 @@ mod tests {
         assert_eq!(lines(b""), Vec::<String>::new());
     }
 
-    /// Wherever the pieces end, the same events come, with the same offsets.
     #[test]
-    fn lines_do_not_depend_on_how_they_arrive() {
+    fn parts_do_not_depend_on_chunk_boundaries() {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut random = |below: usize| {
             state ^= state << 13;
@@ -146,30 +249,75 @@ mod tests {
             state ^= state << 17;
             (state % below as u64) as usize
         };
-        let letters: [&[u8]; 8] = [b"a", b"\n", b"\r", b"\r\n", "é".as_bytes(), "😀".as_bytes(), b"\xff", b"bc"];
+        let alphabet: [&[u8]; 8] = [b"a", b"\n", b"\r", b"\r\n", "é".as_bytes(), "😀".as_bytes(), b"\xff", b"bc"];
         for _ in 0..2_000 {
-            let bytes: Vec<u8> = (0..random(12)).flat_map(|_| letters[random(letters.len())].to_vec()).collect();
+            let bytes: Vec<u8> = (0..random(12)).flat_map(|_| alphabet[random(alphabet.len())].to_vec()).collect();
             let mut cuts: Vec<usize> = (0..random(5)).map(|_| random(bytes.len() + 1)).collect();
             cuts.sort_unstable();
-            assert_eq!(given(Shape::Lines, &bytes, &cuts), given(Shape::Lines, &bytes, &[]), "{bytes:?} {cuts:?}");
-            let printed = |cuts: &[usize]| -> String {
-                given(Shape::AsPrinted, &bytes, cuts).into_iter().map(|(text, ..)| text).collect()
+            assert_eq!(
+                parts(OutputFormat::Lines, &bytes, &cuts),
+                parts(OutputFormat::Lines, &bytes, &[]),
+                "{bytes:?} {cuts:?}"
+            );
+            let joined = |cuts: &[usize]| -> String {
+                parts(OutputFormat::Verbatim, &bytes, cuts).into_iter().map(|(text, ..)| text).collect()
             };
-            assert_eq!(printed(&cuts), printed(&[]), "{bytes:?} {cuts:?}");
+            assert_eq!(joined(&cuts), joined(&[]), "{bytes:?} {cuts:?}");
             if let Ok(text) = std::str::from_utf8(&bytes) {
-                assert_eq!(printed(&cuts), text);
+                assert_eq!(joined(&cuts), text);
             }
-            let ends: Vec<u64> = given(Shape::Lines, &bytes, &cuts).into_iter().map(|(_, end, _)| end).collect();
+            let ends: Vec<u64> = parts(OutputFormat::Lines, &bytes, &cuts).into_iter().map(|(_, end, _)| end).collect();
             assert!(ends.windows(2).all(|two| two[0] <= two[1]), "{ends:?}");
         }
     }
 
+    /// The parts of a line of `len` bytes, fed as the stream does it, with this much memory for long lines.
+    fn parts_of_long_line(len: usize, mib: usize) -> Vec<(String, bool)> {
+        let mut splitter = TextSplitter::new(OutputFormat::Lines);
+        splitter.long_line_mib = Box::leak(Box::new(Semaphore::new(mib)));
+        let mut line = "é".repeat(len / 2).into_bytes();
+        line.push(b'\n');
+        let mut all = Vec::new();
+        let mut emit = |part: TextPart<'_>| all.push((part.text.into_string(), part.partial));
+        for (at, chunk) in line.chunks(PIECE_BYTES - 1).enumerate() {
+            splitter.feed(chunk, (at * (PIECE_BYTES - 1)) as u64, &mut emit);
+        }
+        assert_eq!(splitter.long_line_mib.available_permits(), mib);
+        assert_eq!(all.iter().map(|(text, _)| text.as_str()).collect::<String>(), "é".repeat(len / 2));
+        all
+    }
+
+    // Regression: a line of 5 MB was five events, which the SDK joined with line breaks.
     #[test]
-    fn a_line_without_end_comes_in_parts_and_no_character_is_broken() {
-        let long = "é".repeat(LONGEST_LINE / 2 + 1);
-        let all = given(Shape::Lines, long.as_bytes(), &[LONGEST_LINE - 1, LONGEST_LINE + 1]);
-        assert_eq!(all.len(), 2);
-        assert!(all[0].2 && !all[1].2);
-        assert_eq!(all.into_iter().map(|(text, ..)| text).collect::<String>(), long);
+    fn a_long_line_is_one_event() {
+        for len in [5 * MIB, MAX_LINE_BYTES] {
+            assert_eq!(parts_of_long_line(len, 16).len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_line_over_the_limit_comes_in_parts_of_whole_characters() {
+        let parts = parts_of_long_line(MAX_LINE_BYTES + MIB, 64);
+        assert_eq!(parts.len(), 2);
+        assert!(parts[0].1 && !parts[1].1);
+    }
+
+    #[test]
+    fn without_memory_a_long_line_comes_in_parts() {
+        let parts = parts_of_long_line(5 * MIB, 0);
+        assert!(parts[..parts.len() - 1].iter().all(|(text, partial)| *partial && text.len() <= MIN_LINE_BYTES));
+        assert!(parts.len() >= 5 * MIB / MIN_LINE_BYTES && !parts[parts.len() - 1].1);
+    }
+
+    #[test]
+    fn a_line_that_ends_after_a_part_has_no_empty_line_after_it() {
+        let mut splitter = TextSplitter::new(OutputFormat::Lines);
+        splitter.long_line_mib = Box::leak(Box::new(Semaphore::new(0)));
+        let mut lengths = Vec::new();
+        let mut emit = |part: TextPart<'_>| lengths.push((part.text.into_string().len(), part.partial));
+        splitter.feed(&vec![b'x'; MIN_LINE_BYTES], 0, &mut emit);
+        splitter.feed(b"\n", MIN_LINE_BYTES as u64, &mut emit);
+        splitter.feed(b"\n", MIN_LINE_BYTES as u64 + 1, &mut emit);
+        assert_eq!(lengths, [(MIN_LINE_BYTES, false), (1, false)]);
     }
 }

@@ -1,11 +1,9 @@
-//! What a stream tells: the output of a command, and how it ended.
+//! The event stream of a command: its output, and how it ended.
 //!
 //! ```text
-//! core's log ─▶ output.rs ─▶ lines.rs: bytes as texts ─▶ event.rs ─▶ the body of the answer
-//!                   └─ exit ─▶ end.rs: how it ended   ─┘
+//! core::follow ─▶ stream.rs ─▶ lines.rs: bytes to texts ─▶ event.rs: texts to JSON ─▶ the body of the response
 //! ```
 
-pub(super) mod end;
 pub(super) mod event;
 pub(super) mod lines;
-pub(super) mod output;
+pub(super) mod stream;

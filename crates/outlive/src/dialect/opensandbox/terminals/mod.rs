@@ -1,15 +1,14 @@
-//! Terminals, in two ways: the original's, made first and connected to later, and the one step of the feature request.
+//! Terminals, in two ways: OpenSandbox's own, which are created first and connected to later, and the one-step
+//! terminals of its feature request.
 //!
 //! ```text
-//! POST /pty ─▶ rest.rs: one that stays
-//! GET /pty/{id}/ws ─▶ socket.rs (lease.rs: who types) ─▶ channels.rs ┐
-//! GET /terminal, GET /command ─▶ one_step.rs: raw, or channels.rs    ┴─▶ control.rs: what frames ask for
-//!                                                                      └▶ the engine of all sockets
+//! POST /pty                    ─▶ handlers.rs: reserves a terminal
+//! GET /pty/{id}/ws             ─▶ attach.rs (exclusive.rs: one writer) ─▶ channel_protocol.rs ┐
+//! GET /terminal, GET /command  ─▶ direct.rs ─▶ crate::socket::direct_terminal, or the above ──┴─▶ crate::socket
 //! ```
 
-mod channels;
-pub(super) mod control;
-mod lease;
-pub(super) mod one_step;
-pub(super) mod rest;
-pub(super) mod socket;
+pub(super) mod attach;
+mod channel_protocol;
+pub(super) mod direct;
+mod exclusive;
+pub(super) mod handlers;

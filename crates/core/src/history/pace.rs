@@ -1,0 +1,226 @@
+//! Decides when the history slows a program down too much.
+//!
+//! The writer's lease stops a program that prints faster than the disk writes. That may halve the program's rate, not
+//! more. The free rate of the program is measured while the lease does not stop it, the rate of the writer while it does.
+//! If the second is under half of the first, the writer gives the lease up, and waits as long as it has stopped the
+//! program. The aim is half of the free rate; measured floods kept 20 to 35 % of it
+//! (docs/internals/performance-lab.md).
+
+use std::time::Duration;
+
+/// The writer's rate is judged over this much time in which the program was stopped.
+const JUDGED_TIME: Duration = Duration::from_millis(250);
+/// Between two turns that are further apart than this the program was probably idle: no measure of its free rate.
+const MAX_FREE_INTERVAL: Duration = Duration::from_millis(100);
+/// A free rate is measured over at least this many bytes, or a quarter of a smaller window.
+const MAX_MEASURED_BYTES: u64 = 1 << 20;
+const MIN_PAUSE: Duration = Duration::from_millis(100);
+/// Weight of a new measurement of the free rate.
+const NEW_WEIGHT: f64 = 0.3;
+
+/// A log at the beginning of a turn of the writer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Observation {
+    /// Time since any fixed moment.
+    pub(super) at: Duration,
+    pub(super) head: u64,
+    /// Everything before is stored.
+    pub(super) stored: u64,
+    /// The writer's lease stops the program.
+    pub(super) is_stopped: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Continue,
+    /// Give the lease up, and start again at the head after this time.
+    GiveUp {
+        pause: Duration,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Pace {
+    measured_bytes: u64,
+    last: Option<Observation>,
+    /// Consecutive intervals in which the program ran freely.
+    free: Amount,
+    /// Bytes per second; `None`: not measured yet.
+    free_rate: Option<f64>,
+    /// Intervals in which the program was stopped, since the last verdict.
+    stopped: Amount,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Amount {
+    bytes: u64,
+    time: Duration,
+}
+
+impl Amount {
+    fn add(&mut self, bytes: u64, time: Duration) {
+        self.bytes += bytes;
+        self.time += time;
+    }
+
+    fn rate(self) -> f64 {
+        self.bytes as f64 / self.time.as_secs_f64().max(1e-6)
+    }
+}
+
+impl Pace {
+    pub(super) fn new(window: u64) -> Self {
+        Self {
+            measured_bytes: MAX_MEASURED_BYTES.min(window / 4).max(1),
+            last: None,
+            free: Amount::default(),
+            free_rate: None,
+            stopped: Amount::default(),
+        }
+    }
+
+    pub(super) fn observe(&mut self, now: Observation) -> Verdict {
+        let Some(last) = self.last.replace(now) else { return Verdict::Continue };
+        let time = now.at.saturating_sub(last.at);
+        if last.is_stopped {
+            self.stopped.add(now.stored.saturating_sub(last.stored), time);
+            self.free = Amount::default();
+        } else if time > MAX_FREE_INTERVAL {
+            self.free = Amount::default();
+        } else {
+            // It may have been stopped at the end of the interval, so this is the least it can do.
+            self.free.add(now.head.saturating_sub(last.head), time);
+            if self.free.bytes >= self.measured_bytes {
+                self.measure();
+            }
+        }
+        self.judge()
+    }
+
+    fn measure(&mut self) {
+        let rate = std::mem::take(&mut self.free).rate();
+        self.free_rate = Some(self.free_rate.map_or(rate, |old| old + NEW_WEIGHT * (rate - old)));
+    }
+
+    fn judge(&mut self) -> Verdict {
+        if self.stopped.time < JUDGED_TIME {
+            return Verdict::Continue;
+        }
+        let stopped = std::mem::take(&mut self.stopped);
+        match self.free_rate {
+            Some(free_rate) if stopped.rate() < free_rate / 2.0 => self.give_up(stopped.time),
+            _ => Verdict::Continue,
+        }
+    }
+
+    fn give_up(&mut self, stopped_for: Duration) -> Verdict {
+        self.last = None;
+        self.free = Amount::default();
+        Verdict::GiveUp { pause: stopped_for.max(MIN_PAUSE) }
+    }
+
+    /// The holder has revoked the lease, because the writer made no progress. Returns the pause before the next one.
+    pub(super) fn revoked(&mut self) -> Duration {
+        let stopped = std::mem::take(&mut self.stopped);
+        match self.give_up(stopped.time) {
+            Verdict::GiveUp { pause } => pause,
+            Verdict::Continue => MIN_PAUSE,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOW: u64 = 10 << 20;
+    const MB: u64 = 1_000_000;
+
+    /// A program and a disk with fixed rates in bytes per millisecond, simulated in steps of a millisecond.
+    struct Simulation {
+        pace: Pace,
+        now_ms: u64,
+        head: u64,
+        stored: u64,
+        /// Without a lease until then.
+        paused_until_ms: u64,
+        gaps: u64,
+    }
+
+    impl Simulation {
+        fn new() -> Self {
+            Self { pace: Pace::new(WINDOW), now_ms: 0, head: 0, stored: 0, paused_until_ms: 0, gaps: 0 }
+        }
+
+        fn run(&mut self, ms: u64, program: u64, disk: u64) {
+            for _ in 0..ms {
+                self.now_ms += 1;
+                if self.now_ms < self.paused_until_ms {
+                    self.head += program;
+                    self.stored = self.head;
+                    continue;
+                }
+                self.head = (self.head + program).min(self.stored + WINDOW);
+                let is_stopped = self.head == self.stored + WINDOW;
+                let at = Duration::from_millis(self.now_ms);
+                match self.pace.observe(Observation { at, head: self.head, stored: self.stored, is_stopped }) {
+                    Verdict::Continue => self.stored = (self.stored + disk).min(self.head),
+                    Verdict::GiveUp { pause } => {
+                        self.gaps += 1;
+                        self.paused_until_ms = self.now_ms + pause.as_millis() as u64;
+                        self.stored = self.head;
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_disk_of_more_than_half_the_rate_never_gives_up() {
+        let mut simulation = Simulation::new();
+        simulation.run(20_000, MB, MB * 6 / 10);
+        assert_eq!(simulation.gaps, 0);
+        assert!(simulation.head >= 20_000 * MB * 6 / 10);
+    }
+
+    #[test]
+    fn a_slower_disk_leaves_the_program_half_of_its_rate() {
+        for disk in [0, MB / 100, MB / 10, MB * 4 / 10] {
+            let mut simulation = Simulation::new();
+            simulation.run(20_000, MB, disk);
+            assert!(simulation.gaps > 0, "disk {disk}");
+            assert!(simulation.head >= 20_000 * MB * 49 / 100, "disk {disk}: {}", simulation.head);
+        }
+    }
+
+    #[test]
+    fn a_program_that_the_disk_keeps_up_with_is_never_left() {
+        let mut simulation = Simulation::new();
+        for _ in 0..10 {
+            simulation.run(100, MB, MB * 2);
+            simulation.run(2_000, 0, MB * 2);
+        }
+        assert_eq!((simulation.gaps, simulation.head), (0, 1_000 * MB));
+    }
+
+    #[test]
+    fn idle_time_does_not_lower_the_free_rate() {
+        let mut simulation = Simulation::new();
+        simulation.run(5_000, 10, MB);
+        simulation.run(1_000, MB, MB / 10);
+        assert!(simulation.gaps > 0);
+    }
+
+    #[test]
+    fn a_pause_after_a_revoked_lease_is_as_long_as_the_stop() {
+        let mut pace = Pace::new(WINDOW);
+        let observe = |pace: &mut Pace, ms| {
+            let at = Duration::from_millis(ms);
+            pace.observe(Observation { at, head: WINDOW, stored: 0, is_stopped: true })
+        };
+        assert_eq!(observe(&mut pace, 0), Verdict::Continue);
+        assert_eq!(observe(&mut pace, 200), Verdict::Continue);
+        assert_eq!(pace.revoked(), Duration::from_millis(200));
+        assert_eq!(pace.revoked(), MIN_PAUSE);
+    }
+}

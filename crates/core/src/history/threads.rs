@@ -1,0 +1,224 @@
+//! The threads of the history: opening and closing the store, writing records, and maintenance.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use outlive_history::Store;
+use outlive_history::directory::{Directory, DirectoryError};
+use outlive_holder::clock;
+
+use super::queue::{Commit, CommitInbox};
+use super::reader::HistoryReader;
+use super::{OpenStore, Part, Shared, records, writer};
+use crate::lock;
+
+/// Backoff after a failed access to the disk.
+const MIN_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
+/// Requests wait this long for a store that cannot be opened; then history counts as off.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(3);
+/// Limits are enforced this long after something was written, at the latest.
+const PASS_INTERVAL: Duration = Duration::from_secs(10);
+/// Old output is removed even if nothing is written.
+const IDLE_PASS_INTERVAL: Duration = Duration::from_secs(10 * 60);
+/// A pass that failed leaves deleted output on disk, so it is repeated soon.
+const FAILED_PASS_DELAY: Duration = Duration::from_secs(5);
+/// Compression must not take processor time from programs.
+const MAINTENANCE_NICENESS: i32 = 15;
+
+/// Doubles with every failure.
+pub(super) struct Backoff(Option<Duration>);
+
+impl Backoff {
+    pub(super) fn new() -> Self {
+        Self(None)
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.0 = None;
+    }
+
+    pub(super) fn next(&mut self) -> Duration {
+        let delay = self.0.map_or(MIN_BACKOFF, |last| (last * 2).min(MAX_BACKOFF));
+        self.0 = Some(delay);
+        delay
+    }
+}
+
+pub(super) fn start(shared: &Arc<Shared>) {
+    let thread_shared = Arc::clone(shared);
+    if let Err(error) = spawn("history", move || run(&thread_shared)) {
+        shared.turn_off(format!("cannot start a thread: {error}"));
+    }
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(work)
+}
+
+/// The `history` thread: opens the store, stores output until the history is closed, and closes the store.
+fn run(shared: &Arc<Shared>) {
+    let Some(store) = open_store(shared) else { return };
+    let helpers = match start_helpers(shared, &store) {
+        Ok(helpers) => helpers,
+        Err(error) => return shared.turn_off(format!("cannot start a thread: {error}")),
+    };
+    shared.update_usage(&store);
+    shared.turn_on();
+    writer::Writer::new(shared, &store).run();
+    shared.is_accepting.store(false, Relaxed);
+    shared.commits.update(|inbox| inbox.is_closing = true);
+    shared.maintenance.update(|inbox| inbox.is_closing = true);
+    for helper in helpers {
+        let _ = helper.join();
+    }
+    if let Err(error) = store.close() {
+        tracing::warn!(%error, "cannot close the history");
+    }
+    // A caller that waits for a pass must not wait forever.
+    shared.passes_done.send_replace(u64::MAX);
+    shared.turn_off("closed".to_owned());
+}
+
+fn start_helpers(shared: &Arc<Shared>, store: &Arc<Store>) -> io::Result<[JoinHandle<()>; 2]> {
+    let commits = (Arc::clone(shared), Arc::clone(store));
+    let maintenance = (Arc::clone(shared), Arc::clone(store));
+    let commits = spawn("history-commit", move || run_commits(&commits.0, &commits.1))?;
+    let maintenance = spawn("history-maintenance", move || run_maintenance(&maintenance.0, &maintenance.1));
+    // Without the second one, the first one must not wait forever.
+    let maintenance = maintenance.inspect_err(|_| shared.commits.update(|inbox| inbox.is_closing = true))?;
+    Ok([commits, maintenance])
+}
+
+/// Opens the store. `None`: the history is off or was closed. The directory may be locked by the previous server, which
+/// is about to exit, and a full disk may get space again: both are tried again.
+fn open_store(shared: &Shared) -> Option<Arc<Store>> {
+    let path = shared.options.directory.as_ref()?;
+    let (mut backoff, started_at) = (Backoff::new(), Instant::now());
+    loop {
+        let reason = match Directory::open(path) {
+            Ok(directory) => match open_in(shared, directory) {
+                Ok(store) => return Some(store),
+                Err(error) => format!("cannot open the history in {}: {error}", path.display()),
+            },
+            Err(error @ (DirectoryError::Locked(_) | DirectoryError::Full(_))) => error.to_string(),
+            Err(error) => {
+                tracing::warn!(reason = %error, "history is off");
+                shared.turn_off(error.to_string());
+                return None;
+            }
+        };
+        if started_at.elapsed() >= OPEN_TIMEOUT && shared.set_off(&reason) {
+            tracing::warn!(reason, "history is off; trying again");
+        }
+        if is_closed_within(shared, backoff.next()) {
+            shared.turn_off("closed".to_owned());
+            return None;
+        }
+    }
+}
+
+fn open_in(shared: &Shared, directory: Directory) -> io::Result<Arc<Store>> {
+    let limits = directory.default_limits();
+    let store = Arc::new(Store::open(Arc::from(directory.into_disk()), limits, shared.boot.clone())?);
+    let reader = HistoryReader::new(Arc::clone(&store) as Arc<_>);
+    let open = OpenStore { store: Arc::clone(&store), reader, max_bytes: limits.max_bytes };
+    // Opened once: this is the only caller, and it is done after a success.
+    let _ = shared.store.set(open);
+    Ok(store)
+}
+
+/// Waits. True: the history is to be closed.
+fn is_closed_within(shared: &Shared, delay: Duration) -> bool {
+    let end = Instant::now() + delay;
+    shared.writer.wait(|inbox| match inbox.closing {
+        Some(_) => Ok(true),
+        None if Instant::now() >= end => Ok(false),
+        None => Err(Some(end)),
+    })
+}
+
+/// The `history-commit` thread: writes records and syncs.
+fn run_commits(shared: &Shared, store: &Store) {
+    let mut backoff = Backoff::new();
+    loop {
+        let mut commit = shared.commits.wait(|inbox: &mut CommitInbox| inbox.take(Instant::now()));
+        let is_last = commit.is_last;
+        commit.records = commit.records.into_iter().map(records::finish).collect();
+        match write(shared, store, &commit) {
+            Ok(()) => {
+                backoff.reset();
+                shared.set_health(Part::Records, None);
+            }
+            Err(error) => {
+                shared.set_health(Part::Records, Some(error.to_string()));
+                let retry_at = Instant::now() + backoff.next();
+                shared.commits.update(|inbox| inbox.retry(commit, retry_at));
+            }
+        }
+        shared.commits.update(CommitInbox::end_commit);
+        shared.commits_ended.send_modify(|count| *count += 1);
+        shared.update_usage(store);
+        // Not for every commit: each update wakes the thread.
+        if shared.maintenance.read(|inbox| inbox.pass_at.is_none()) {
+            shared.maintenance.update(|inbox| inbox.pass_within(PASS_INTERVAL, Instant::now()));
+        }
+        // The writer waits if too much is unsynced.
+        shared.writer.update(|_| ());
+        if is_last {
+            return;
+        }
+    }
+}
+
+fn write(shared: &Shared, store: &Store, commit: &Commit) -> io::Result<()> {
+    if !commit.records.is_empty() {
+        let _gate = lock(&shared.record_gate);
+        store.put(&commit.records)?;
+    }
+    if commit.sync {
+        store.sync()?;
+    }
+    Ok(())
+}
+
+/// The `history-maintenance` thread: seals segments, enforces limits and purges deleted output.
+fn run_maintenance(shared: &Shared, store: &Store) {
+    // This sets the niceness of the calling thread only.
+    let _ = rustix::process::setpriority_process(None, MAINTENANCE_NICENESS);
+    let mut done = 0;
+    loop {
+        let next_pass = Instant::now() + IDLE_PASS_INTERVAL;
+        let requested = shared.maintenance.wait(|inbox| {
+            let now = Instant::now();
+            let pass_at = inbox.pass_at.map_or(next_pass, |at| at.min(next_pass));
+            if inbox.is_closing {
+                return Ok(None);
+            }
+            if inbox.requested == done && pass_at > now {
+                return Err(Some(pass_at));
+            }
+            inbox.pass_at = None;
+            Ok(Some(inbox.requested))
+        });
+        let Some(requested) = requested else { return };
+        if let Err(error) = run_pass(shared, store) {
+            tracing::debug!(%error, "a maintenance pass of the history failed");
+            shared.maintenance.update(|inbox| inbox.pass_within(FAILED_PASS_DELAY, Instant::now()));
+        }
+        shared.update_usage(store);
+        done = requested;
+        shared.passes_done.send_replace(done);
+    }
+}
+
+fn run_pass(shared: &Shared, store: &Store) -> io::Result<()> {
+    let is_closing = || shared.maintenance.read(|inbox| inbox.is_closing);
+    store.enforce_limits(clock::wall_ms())?;
+    while !is_closing() && store.seal_next()? {}
+    while !is_closing() && store.purge()? {}
+    Ok(())
+}
