@@ -25,7 +25,9 @@ check('console/sessions_of_other_clients_appear_change_and_disappear', async (t)
   await row.getByText('exited').waitFor();
   await server.call('DELETE', '/v1/sessions/other');
   await row.waitFor({ state: 'detached' });
-  assert.deepEqual(requested, [], 'requests of the page');
+  // The earlier boots are read once, after the page is shown.
+  const repeated = requested.filter((path) => path !== '/v1/history');
+  assert.deepEqual(repeated, [], 'requests of the page');
   await page.assertNoErrors();
 });
 

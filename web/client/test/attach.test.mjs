@@ -76,7 +76,8 @@ test('every byte is delivered once although the server is killed repeatedly', as
 });
 
 test('bytes that are gone are reported as a gap', async () => {
-  const much = await outlive.start({ command: 'seq 200000; sleep 1000', shell: true, maxLogBytes: 262_144 });
+  const command = 'seq 200000; sleep 1000';
+  const much = await outlive.start({ command, shell: true, maxLogBytes: 262_144, history: false });
   await much.wait({ for: 'output', pattern: '^200000$' });
   const { outputStart } = await much.info();
   assert.ok(outputStart > 0);
