@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use outlive_holder::log::lease::LeaseId;
-use outlive_holder::log::{LogReader, LogStart, LogWriter, RecordOutcome};
+use outlive_holder::log::{CHUNK_BYTES, LogReader, LogStart, LogWriter, RecordOutcome};
 
 use crate::pattern::{RESERVE, STREAMS, pattern, pipe, write_all};
 
@@ -148,10 +148,11 @@ fn read_in_rounds(shared: &Shared, abandons: bool) -> u64 {
 const PIECE: usize = 10_000;
 
 fn read_a_moment(shared: &Shared, log: &LogReader, id: LeaseId, requested: u64) -> u64 {
-    let mut offset = requested.max(log.tail());
-    // A writer that has already checked the leases may record one more chunk. So a reader of the oldest byte may see
-    // one gap.
-    let is_oldest = offset != requested;
+    let tail = log.tail();
+    let mut offset = requested.max(tail);
+    // A writer that has already checked the leases may record one more chunk. So a reader of the oldest bytes may see one
+    // gap. A reader that was suspended between its look at the head and its lease is one.
+    let is_oldest = requested < tail + CHUNK_BYTES as u64;
     for turn in 0..3 {
         let (next, gap) = read_and_check(log, offset, PIECE);
         assert!(!gap || (is_oldest && turn == 0), "leased bytes were overwritten: {offset}..{next}");
