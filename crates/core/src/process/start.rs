@@ -84,6 +84,8 @@ impl Process {
     }
 
     async fn spawn(self: &Arc<Self>, brief: bool) -> Result<StartOutcome> {
+        // A restarted process gets a new ring, and its earlier output may then be only in the history.
+        self.recover_span().await;
         let (record, log_end) = {
             let mut inner = self.lock();
             let end = inner.log.as_ref().map(|log| log.end()).or(inner.record.log_end).unwrap_or_default();
@@ -91,7 +93,8 @@ impl Process {
             (inner.record.clone(), end)
         };
         let outcome = match spawn_message(&record, brief, self.log_budget(&record.spec), log_end) {
-            Ok(message) => {
+            Ok(mut message) => {
+                message.history_expected = !brief && self.is_history_expected(&record);
                 let spec = &record.spec;
                 let reply = self.services.link.spawn(message).await;
                 reply.map_err(|failure| spawn_error(failure, &spec.command, spec.cwd.as_deref()))
@@ -288,6 +291,7 @@ fn spawn_message(record: &Record, brief: bool, log_budget: u64, log_end: LogEnd)
         wants_cgroup: record.is_durable() && !record.hidden,
         reader_expected: record.reader_expected,
         brief,
+        history_expected: false,
         milli_cpus: spec.limits.cpus.map_or(0, |cpus| u64::from(cpus.milli)),
     })
 }

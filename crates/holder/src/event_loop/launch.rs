@@ -14,6 +14,7 @@ use super::commands::ReplyTo;
 use super::process::{Process, signal_child};
 use super::{Holder, Source};
 use crate::clock;
+use crate::log::lease::LeaseKind;
 use crate::log::{LogWriter, Stream};
 use crate::spawn::{self, Launch, Stdio};
 use crate::tree::{self, TreeRoot, cgroup};
@@ -153,7 +154,10 @@ impl Holder {
                 .map_err(|error| (SpawnStage::Prepare, error.raw_os_error().unwrap_or(libc::EIO)))?,
         };
         if spawn.reader_expected {
-            log.reserve_lease(epoch);
+            log.reserve_lease(LeaseKind::Client, epoch);
+        }
+        if spawn.history_expected {
+            log.reserve_lease(LeaseKind::History, epoch);
         }
         Ok(log)
     }

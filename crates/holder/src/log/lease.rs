@@ -244,8 +244,13 @@ pub(super) fn acquire(map: &Map, id: LeaseId, kind: LeaseKind, offset: u64, recl
 }
 
 /// Creates an abandoned lease for a reader that does not exist yet; the reader reclaims it.
-pub(super) fn reserve(map: &Map, id: LeaseId, offset: u64, now: u64) {
-    if acquire(map, id, LeaseKind::Client, offset, false, now).is_some()
+pub(super) fn reserve(map: &Map, kind: LeaseKind, epoch: u32, offset: u64, now: u64) {
+    let serial = match kind {
+        LeaseKind::Client => u32::MAX,
+        LeaseKind::History => u32::MAX - 1,
+    };
+    let id = LeaseId::new(epoch, serial);
+    if acquire(map, id, kind, offset, false, now).is_some()
         && let Some(slot) = find(map, id)
     {
         slot.abandon(id, now);
@@ -369,6 +374,22 @@ mod tests {
         assert_eq!(occupied(), 2, "a client gets a lease of its own");
         assert!(acquire(LeaseKind::History, 2).is_some());
         assert_eq!(occupied(), 2, "the history reclaims its lease");
+    }
+
+    // Regression: the ring could overwrite the first bytes before the history had its lease.
+    #[test]
+    fn a_lease_reserved_for_the_history_keeps_the_first_bytes_until_it_reads() {
+        let flood = Flood::new();
+        flood.writer.reserve_lease(LeaseKind::History, 7);
+        flood.writer.reserve_lease(LeaseKind::Client, 7);
+        let now = clock::boot_ms();
+        flood.record_until_blocked(now);
+        assert_eq!(flood.reader.tail(), 0);
+        let acquired = flood.reader.acquire_lease_of(LeaseKind::History, LeaseId::new(7, 1), 0, true);
+        assert!(acquired.is_some(), "the history reclaims its lease");
+        // The client never came.
+        flood.record_until_blocked(now + RECLAIM_TIMEOUT_MS + 1_000);
+        assert_eq!(flood.reader.tail(), 0, "the history has not read them");
     }
 
     // A server of an older version leaves the word of the kind as it is.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, fence};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
-use super::lease::{self, LeaseId, LeaseSlot};
+use super::lease::{self, LeaseKind, LeaseSlot};
 use super::map::Map;
 use super::{
     AT_BLOCKED, AT_BUDGET, AT_CAPACITY, AT_EXIT, AT_EXIT_OFFSET, AT_EXITED_AT, AT_GENERATION, AT_HEAD, AT_INPUT_OFFSET,
@@ -332,8 +332,8 @@ impl LogWriter {
     }
 
     /// Reserves a lease at the head for a reader of this server that will attach soon.
-    pub fn reserve_lease(&self, epoch: u32) {
-        lease::reserve(&self.map, LeaseId::new(epoch, u32::MAX), self.head(), clock::boot_ms());
+    pub fn reserve_lease(&self, kind: LeaseKind, epoch: u32) {
+        lease::reserve(&self.map, kind, epoch, self.head(), clock::boot_ms());
     }
 
     pub fn abandon_leases_of(&self, epoch: u32) {
@@ -380,6 +380,7 @@ pub(super) fn read_sizes(file: BorrowedFd<'_>) -> io::Result<Sizes> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::lease::LeaseId;
     use super::*;
 
     // Regression: the file length was computed, and overflowed, before the sizes were checked.
@@ -397,7 +398,7 @@ mod tests {
     fn a_reserved_lease_keeps_all_bytes_for_an_expected_reader() {
         let budget = 64 * 1024;
         let log = LogWriter::create(budget, 0, LogStart::default()).unwrap();
-        log.reserve_lease(7);
+        log.reserve_lease(LeaseKind::Client, 7);
         let reader = super::super::LogReader::open(log.file().try_clone_to_owned().unwrap()).unwrap();
         let (out, program) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).unwrap();
         loop {
@@ -435,7 +436,7 @@ mod tests {
                 }
                 let fits = expected.0.len() + expected.1.len() <= max_bytes;
                 assert_eq!(log.output_by_stream(max_bytes), fits.then_some(expected));
-                log.reserve_lease(7);
+                log.reserve_lease(LeaseKind::Client, 7);
                 log.set_exit(Ok(3), Cause::SelfExit, 5);
                 log.reset();
                 assert_eq!((log.head(), log.has_exit(), log.next_lease_deadline()), (0, false, None));

@@ -125,6 +125,8 @@ wire_struct! {
         /// The client waits for the exit only. If it comes soon, one `BriefRunResult` carries exit and output, and the
         /// holder keeps nothing. Otherwise the process is reported by `Spawned`, a little later.
         pub brief: bool,
+        /// Reserve a lease at the first byte for the history, which stores the output from the start.
+        pub history_expected: bool,
     }
 }
 
@@ -411,6 +413,7 @@ mod tests {
             wants_cgroup: true,
             reader_expected: true,
             brief: true,
+            history_expected: true,
         }
     }
 
@@ -438,7 +441,7 @@ mod tests {
 
     #[test]
     fn fields_missing_from_an_older_peers_message_are_zero() {
-        let bytes = resized(|bytes| bytes.truncate(bytes.len() - 67));
+        let bytes = resized(|bytes| bytes.truncate(bytes.len() - 68));
         let Some(ToHolder::Spawn(older)) = ToHolder::decode(&bytes) else { panic!("not decoded") };
         assert_eq!((older.log_budget, older.time_limit_at), (0, 0));
         assert_eq!(older.log_start(), LogStart::default());
