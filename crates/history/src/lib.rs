@@ -102,7 +102,8 @@ pub struct Boot {
     pub last_write_at_ms: u64,
 }
 
-/// Bounds of a store. Bytes are those on disk.
+/// Bounds of a store. Bytes are those on disk. Enforcing a limit of bytes leaves part of it free, and an appending thread
+/// that asks [`Store::has_room`] before it appends does not exceed one by more than a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub max_bytes: u64,

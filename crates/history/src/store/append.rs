@@ -47,12 +47,15 @@ impl OpenStore {
     }
 
     fn check_free_space(&self) -> io::Result<()> {
-        let free = self.disk.free_bytes()?;
-        if free < self.limits.min_free_bytes {
-            let message = format!("the file system has {free} free bytes, less than {}", self.limits.min_free_bytes);
-            return Err(io::Error::new(io::ErrorKind::StorageFull, message));
+        if self.has_free_space()? {
+            return Ok(());
         }
-        Ok(())
+        let message = format!("the file system has less than {} free bytes", self.limits.min_free_bytes);
+        Err(io::Error::new(io::ErrorKind::StorageFull, message))
+    }
+
+    pub(super) fn has_free_space(&self) -> io::Result<bool> {
+        Ok(self.disk.free_bytes()? >= self.limits.min_free_bytes)
     }
 
     pub(super) fn append(&self, piece: &Piece<'_>) -> io::Result<()> {
@@ -111,7 +114,8 @@ impl OpenStore {
         };
         raw.len += frame.len() as u64;
         raw.unsynced_bytes += frame.len() as u64;
-        if raw.len >= self.segment_bytes {
+        raw.frame_count += 1;
+        if Raw::is_full(raw.len, raw.frame_count, self.segment_bytes) {
             raw.is_closed = true;
             appender.open = None;
         }

@@ -118,6 +118,12 @@ impl Store {
         self.opened()?.append(piece)
     }
 
+    /// Whether output of the process can be appended without exceeding a limit. If not, it can after
+    /// [`Self::enforce_size_limits`].
+    pub fn has_room(&self, process: &str) -> bool {
+        self.opened().is_ok_and(|open| open.has_room(process))
+    }
+
     /// Bytes that were appended since the last sync.
     pub fn unsynced_bytes(&self) -> u64 {
         self.opened().map_or(0, |open| open.state().unsynced_bytes())
@@ -146,6 +152,11 @@ impl Store {
     /// Removes what is too old or too much: oldest ended processes first, then the oldest bytes of running ones.
     pub fn enforce_limits(&self, now_ms: u64) -> io::Result<()> {
         self.opened()?.enforce_limits(now_ms)
+    }
+
+    /// Does the part of [`Self::enforce_limits`] about bytes, if they are near a limit.
+    pub fn enforce_size_limits(&self) -> io::Result<()> {
+        self.opened()?.enforce_size_limits()
     }
 
     /// Removes the bytes of deleted records from the disk. False: there was nothing to remove.

@@ -146,7 +146,7 @@ impl OpenStore {
                 Err(error) => return Err(error),
             };
             let is_marked = short.contains(&number);
-            let is_full = scan.as_ref().is_some_and(|scan| scan.valid_len >= full_bytes);
+            let is_full = scan.as_ref().is_some_and(|scan| Raw::is_full(scan.valid_len, scan.frames.len(), full_bytes));
             is_after_loss = !is_marked && !is_full;
             // A torn frame belongs to no process, so that no delete would find it.
             let valid_len = scan.as_ref().map_or(0, |scan| scan.valid_len);
@@ -176,7 +176,7 @@ impl OpenStore {
         let frames = scan.map_or_else(Vec::new, |scan| scan.frames);
         let header_len = frames.first().map_or(0, |frame| frame.at);
         let mut raw = Raw::new(file, len);
-        (raw.is_closed, raw.unsynced_bytes) = (true, 0);
+        (raw.is_closed, raw.unsynced_bytes, raw.frame_count) = (true, 0, frames.len());
         raw.dead_bytes = len - header_len;
         self.state().raws.insert(number, raw);
         for frame in frames {

@@ -13,25 +13,50 @@ use super::{OpenStore, lock};
 const RECORDS_PER_COMMIT: usize = 256;
 /// About how much a record takes in the index.
 const RECORD_BYTES: u64 = 400;
-/// When the total is reached, this part of it is freed, so that the next byte does not reach it again.
-const SLACK_DIVISOR: u64 = 16;
+/// Enforcing the total leaves this part of it free.
+const TOTAL_SLACK_DIVISOR: u64 = 8;
+/// The total is enforced when less than this part of it is free.
+const NEAR_TOTAL_DIVISOR: u64 = 16;
+/// Nothing is appended when less than this part of the total is free: compressing and rewriting need room too.
+const RESERVED_TOTAL_DIVISOR: u64 = 32;
+/// Enforcing the limit of a process leaves this part of it free. Nothing is appended once the process has grown by it.
+const PROCESS_SLACK_DIVISOR: u64 = 8;
 /// Removing may free less than estimated.
 const MAX_ROUNDS: u32 = 4;
 
 impl OpenStore {
     pub(super) fn enforce_limits(&self, now_ms: u64) -> io::Result<()> {
         let _maintenance = self.begin_maintenance()?;
+        // What an append may wait for comes first.
+        self.limit_processes(1)?;
+        self.limit_total()?;
         let cutoff_ms = now_ms.saturating_sub(self.limits.max_age_ms);
         self.retire_ended_before(cutoff_ms)?;
         self.remove_output_before(cutoff_ms)?;
         self.forget_boots_before(cutoff_ms)?;
-        self.limit_processes()?;
-        self.limit_total()?;
         self.forget_tombstones()?;
         self.collect_garbage(Thoroughness::Lazy)?;
         self.state().forget_idle_processes();
         lock(&self.cache).trim();
         Ok(())
+    }
+
+    pub(super) fn enforce_size_limits(&self) -> io::Result<()> {
+        let _maintenance = self.begin_maintenance()?;
+        self.limit_processes(self.process_slack() / 2)?;
+        self.limit_total()
+    }
+
+    pub(super) fn has_room(&self, process: &str) -> bool {
+        let reserved = self.limits.max_bytes / RESERVED_TOTAL_DIVISOR;
+        if self.used_bytes() >= self.limits.max_bytes - reserved {
+            return false;
+        }
+        self.state().processes.get(process).is_none_or(|known| known.grown_bytes < self.process_slack())
+    }
+
+    fn process_slack(&self) -> u64 {
+        self.limits.max_process_bytes / PROCESS_SLACK_DIVISOR
     }
 
     fn retire_ended_before(&self, cutoff_ms: u64) -> io::Result<()> {
@@ -123,28 +148,37 @@ impl OpenStore {
         if changes.is_empty() { Ok(()) } else { self.commit(&mut self.index.write(), &changes) }
     }
 
-    /// Removes the oldest output of processes that have too much.
-    fn limit_processes(&self) -> io::Result<()> {
+    /// Removes the oldest output of processes that have too much, and have grown by at least `min_grown_bytes`.
+    fn limit_processes(&self, min_grown_bytes: u64) -> io::Result<()> {
         let grown: Vec<Arc<str>> = {
-            let mut state = self.state();
-            let grown = state
-                .processes
-                .iter_mut()
-                .filter_map(|(process, known)| std::mem::take(&mut known.grew).then(|| process.clone()));
-            grown.collect()
+            let state = self.state();
+            let grown = state.processes.iter().filter(|(_, known)| known.grown_bytes >= min_grown_bytes.max(1));
+            grown.map(|(process, _)| process.clone()).collect()
         };
-        for process in grown {
-            let stored = self.index.read(|view| self.stored_bytes(view, &process))?;
-            let mut excess = stored.saturating_sub(self.limits.max_process_bytes);
-            if excess > 0 {
-                self.remove_first_output(&process, |_, stored_len| {
-                    let is_excess = excess > 0;
-                    excess = excess.saturating_sub(stored_len.into());
-                    is_excess
-                })?;
+        grown.iter().try_for_each(|process| self.limit_process(process))
+    }
+
+    fn limit_process(&self, process: &str) -> io::Result<()> {
+        let max_bytes = self.limits.max_process_bytes - self.process_slack();
+        // Before the look: what is appended during it counts twice.
+        let grown_bytes = self.state().processes.get_mut(process).map(|known| std::mem::take(&mut known.grown_bytes));
+        let limited = self.index.read(|view| self.stored_bytes(view, process)).and_then(|stored| {
+            let mut excess = stored.saturating_sub(max_bytes);
+            if excess == 0 {
+                return Ok(());
             }
+            self.remove_first_output(process, |_, stored_len| {
+                let is_excess = excess > 0;
+                excess = excess.saturating_sub(stored_len.into());
+                is_excess
+            })
+        });
+        if limited.is_err()
+            && let Some(known) = self.state().processes.get_mut(process)
+        {
+            known.grown_bytes += grown_bytes.unwrap_or(0);
         }
-        Ok(())
+        limited
     }
 
     /// Bytes of a process in raw and sealed segments.
@@ -161,10 +195,10 @@ impl OpenStore {
 
     fn limit_total(&self) -> io::Result<()> {
         let max_bytes = self.limits.max_bytes;
-        if self.used_bytes() <= max_bytes {
+        if self.used_bytes() <= max_bytes - max_bytes / NEAR_TOTAL_DIVISOR {
             return Ok(());
         }
-        let target = max_bytes - max_bytes / SLACK_DIVISOR;
+        let target = max_bytes - max_bytes / TOTAL_SLACK_DIVISOR;
         for _ in 0..MAX_ROUNDS {
             let used = self.used_bytes();
             if used <= target {
@@ -176,7 +210,7 @@ impl OpenStore {
             wanted = wanted.saturating_sub(self.remove_oldest_segments(wanted)?);
             self.remove_oldest_raws(wanted)?;
             self.collect_garbage(Thoroughness::Eager)?;
-            if self.used_bytes() > target {
+            if self.used_bytes() > target && self.has_free_space()? {
                 // The pages of removed records stay in the file until it is written anew.
                 self.index.rewrite(&[])?;
             }

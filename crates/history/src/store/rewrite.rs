@@ -25,6 +25,10 @@ impl OpenStore {
     pub(super) fn collect_garbage(&self, thoroughness: Thoroughness) -> io::Result<()> {
         self.remove_dead_raws()?;
         self.remove_dead_segments()?;
+        // The copies need space before the originals are removed.
+        if !self.has_free_space()? {
+            return Ok(());
+        }
         let is_due = |row: &SegmentRow| match thoroughness {
             Thoroughness::Lazy => row.dead_bytes() * 2 >= row.block_bytes,
             Thoroughness::Eager => row.dead_bytes() > 0,

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::index::{BlockRow, Change, MetaKey, SegmentRow};
-use super::state::Extent;
+use super::state::{Extent, Raw};
 use super::{OpenStore, files, read};
 use crate::disk::DiskFile;
 use crate::format::{BlockEntry, BlockMerger, SegmentWriter};
@@ -23,6 +23,10 @@ impl OpenStore {
     pub(super) fn seal_next(&self) -> io::Result<bool> {
         let _maintenance = self.begin_maintenance()?;
         let Some(group) = self.next_group(false) else { return Ok(false) };
+        // A sealed segment needs space before its raw ones are removed.
+        if !self.has_free_space()? {
+            return Ok(false);
+        }
         self.seal(&group)?;
         Ok(true)
     }
@@ -61,8 +65,9 @@ impl OpenStore {
         }
         let closed = state.raws.values().filter(|raw| raw.is_closed).count();
         // The headers of frames do not count as live, so that a full raw segment has a little less.
-        let is_long = group.files.iter().any(|(number, _)| state.raws[number].len >= self.segment_bytes);
-        let is_ready = force || is_long || is_dead || bytes >= self.segment_bytes || closed > MAX_WAITING_RAWS;
+        let is_full = |raw: &Raw| Raw::is_full(raw.len, raw.frame_count, self.segment_bytes);
+        let has_full = group.files.iter().any(|(number, _)| is_full(&state.raws[number]));
+        let is_ready = force || has_full || is_dead || bytes >= self.segment_bytes || closed > MAX_WAITING_RAWS;
         (is_ready && !group.files.is_empty()).then_some(group)
     }
 

@@ -42,14 +42,14 @@ pub(super) struct ProcessState {
     /// Pieces in raw segments, by offset. Everything that is sealed comes before it.
     pub(super) extents: VecDeque<Extent>,
     pub(super) span: Arc<Span>,
-    /// Whether it grew since the limits were last enforced.
-    pub(super) grew: bool,
+    /// Bytes of frames that were added since its limit was last enforced.
+    pub(super) grown_bytes: u64,
 }
 
 impl ProcessState {
     pub(super) fn new(span: Arc<Span>) -> Self {
         // Many processes have one frame.
-        Self { extents: VecDeque::with_capacity(1), span, grew: false }
+        Self { extents: VecDeque::with_capacity(1), span, grown_bytes: 0 }
     }
 }
 
@@ -77,6 +77,8 @@ pub(super) struct Raw {
     pub(super) file: Arc<dyn DiskFile>,
     /// Where the next frame goes; the length of the file, unless its end is torn.
     pub(super) len: u64,
+    /// Frames that were appended, or found when the store was opened.
+    pub(super) frame_count: usize,
     /// Bytes of frames that can be read.
     pub(super) live_bytes: u64,
     /// Bytes that are of no use: frames that were removed, and a torn end.
@@ -91,12 +93,21 @@ pub(super) struct Raw {
     pub(super) last_at_ms: u64,
 }
 
+/// A raw segment is closed when it has this many frames: each takes memory until it is sealed.
+const MAX_RAW_FRAMES: usize = 2048;
+
 impl Raw {
+    /// Whether a raw segment of this content was closed because it is full, and not by a crash.
+    pub(super) fn is_full(len: u64, frame_count: usize, segment_bytes: u64) -> bool {
+        len >= segment_bytes || frame_count >= MAX_RAW_FRAMES
+    }
+
     /// A new file with a header of `len` bytes.
     pub(super) fn new(file: Arc<dyn DiskFile>, len: u64) -> Self {
         Self {
             file,
             len,
+            frame_count: 0,
             live_bytes: 0,
             dead_bytes: 0,
             is_closed: false,
@@ -130,7 +141,7 @@ impl State {
             raw.last_at_ms = raw.last_at_ms.max(extent.last_at_ms);
         }
         let Some(state) = self.processes.get_mut(process) else { return };
-        state.grew = true;
+        state.grown_bytes += u64::from(extent.stored_len);
         let was_empty = state.span.start.load(Ordering::Relaxed) == state.span.end.load(Ordering::Relaxed);
         if was_empty {
             state.span.start.store(extent.offset, Ordering::Relaxed);
@@ -228,7 +239,14 @@ impl State {
 
     /// Forgets processes that the index knows completely and no reader uses.
     pub(super) fn forget_idle_processes(&mut self) {
-        self.processes.retain(|_, state| !state.extents.is_empty() || state.grew || Arc::strong_count(&state.span) > 1);
+        let is_used = |state: &ProcessState| {
+            !state.extents.is_empty() || state.grown_bytes > 0 || Arc::strong_count(&state.span) > 1
+        };
+        self.processes.retain(|_, state| is_used(state));
+        // A burst of short processes leaves a large table.
+        if self.processes.len() < self.processes.capacity() / 8 {
+            self.processes.shrink_to_fit();
+        }
     }
 
     pub(super) fn unsynced_bytes(&self) -> u64 {
