@@ -42,7 +42,18 @@ fn list(outlive: &Outlive) -> Vec<Value> {
 // Regression: a record cost 4.7 KB, so 10,000 exited processes took twice the memory of E2B's own daemon.
 #[test]
 fn an_exited_record_costs_at_most_a_kilobyte_of_server_memory() {
-    let outlive = Outlive::start();
+    assert_small_records(Outlive::start());
+}
+
+// Regression: the history kept the stored range of each process in memory, which took as much again.
+#[test]
+fn an_exited_record_costs_at_most_a_kilobyte_of_server_memory_with_history() {
+    let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let history = Some(scratch.path().join("history"));
+    assert_small_records(Outlive::start_with(Setup { history, ..Setup::default() }));
+}
+
+fn assert_small_records(outlive: Outlive) {
     outlive.wait_exit(&outlive.start_shell("true"));
     let empty = server_bytes(outlive.server_pid());
     thread::scope(|scope| {

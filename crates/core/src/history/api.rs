@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant};
 
 use outlive_history::store::RecordFilter;
@@ -180,7 +179,7 @@ async fn connect(services: &Services, processes: Vec<Arc<Process>>) {
             let is_current = process.has_exited() && ended.contains(process.id());
             if process.adopt_into_history(is_current) {
                 let span = store.span(process.id())?;
-                if span.end.load(Acquire) > span.start.load(Acquire) {
+                if process.needs_span(&span) {
                     process.attach_span(&span);
                 }
             }

@@ -254,7 +254,7 @@ impl History {
 
     /// The stored output of a process, for readers of its log. `None` until the writer has opened it.
     pub(crate) fn stored_log(&self, id: &str, tap: &Tap) -> Option<StoredLog> {
-        self.open_log(id, tap.span.get()?)
+        self.open_log(id, &tap.span()?)
     }
 
     /// The stored output of a process. `None` until the store is open.

@@ -67,6 +67,8 @@ pub(super) enum TurnEnd {
     CaughtUp,
     /// The lease was given up or lost; nothing is read before this time.
     Paused(Instant),
+    /// A limit of the store is reached: there is more room after the next maintenance.
+    Full,
 }
 
 /// Space for one piece, used for all outputs.
@@ -91,7 +93,7 @@ impl Output {
         log: Arc<Log>,
     ) -> io::Result<Option<Self>> {
         let span = store.span(&id)?;
-        let _ = tap.span.set(Arc::clone(&span));
+        tap.set_span(&span);
         if let Some(open) = shared.store.get() {
             log.attach_history(open.reader.open_log(&id, Arc::clone(&span)));
         }
@@ -147,6 +149,9 @@ impl Output {
             }
             if buffer.bytes.is_empty() {
                 continue;
+            }
+            if !store.has_room(&self.id) {
+                return Ok(TurnEnd::Full);
             }
             store.append(&Piece {
                 process: &self.id,

@@ -2,9 +2,9 @@
 //!
 //! The writer's lease stops a program that prints faster than the disk writes. That may halve the program's rate, not
 //! more. The free rate of the program is measured while the lease does not stop it, the rate of the writer while it does.
-//! If the second is under half of the first, the writer gives the lease up, and waits as long as it has stopped the
-//! program. The aim is half of the free rate; measured floods kept 20 to 35 % of it
-//! (docs/internals/performance-lab.md).
+//! If the second is under half of the first, the writer gives the lease up and pauses. The pause is as long as it takes
+//! for the program to reach three quarters of its free rate on average: the rest is for what the measured free rate does
+//! not show, since the writer and the program share processors.
 
 use std::time::Duration;
 
@@ -15,6 +15,9 @@ const MAX_FREE_INTERVAL: Duration = Duration::from_millis(100);
 /// A free rate is measured over at least this many bytes, or a quarter of a smaller window.
 const MAX_MEASURED_BYTES: u64 = 1 << 20;
 const MIN_PAUSE: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
+/// The part of its free rate that a program reaches by pauses.
+const KEPT_RATE: f64 = 0.75;
 /// Weight of a new measurement of the free rate.
 const NEW_WEIGHT: f64 = 0.3;
 
@@ -49,6 +52,8 @@ pub(super) struct Pace {
     free_rate: Option<f64>,
     /// Intervals in which the program was stopped, since the last verdict.
     stopped: Amount,
+    /// The log at the beginning of the pause, until its end has been observed.
+    paused: Option<Observation>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,10 +81,14 @@ impl Pace {
             free: Amount::default(),
             free_rate: None,
             stopped: Amount::default(),
+            paused: None,
         }
     }
 
     pub(super) fn observe(&mut self, now: Observation) -> Verdict {
+        if let Some(paused) = self.paused.take() {
+            self.measure_pause(paused, now);
+        }
         let Some(last) = self.last.replace(now) else { return Verdict::Continue };
         let time = now.at.saturating_sub(last.at);
         if last.is_stopped {
@@ -102,30 +111,35 @@ impl Pace {
         self.free_rate = Some(self.free_rate.map_or(rate, |old| old + NEW_WEIGHT * (rate - old)));
     }
 
+    /// The program ran without the writer, but may have been idle: this is the least it can do.
+    fn measure_pause(&mut self, start: Observation, end: Observation) {
+        let pause = Amount { bytes: end.head.saturating_sub(start.head), time: end.at.saturating_sub(start.at) };
+        self.free_rate = self.free_rate.map(|rate| rate.max(pause.rate()));
+    }
+
     fn judge(&mut self) -> Verdict {
         if self.stopped.time < JUDGED_TIME {
             return Verdict::Continue;
         }
         let stopped = std::mem::take(&mut self.stopped);
         match self.free_rate {
-            Some(free_rate) if stopped.rate() < free_rate / 2.0 => self.give_up(stopped.time),
+            Some(free_rate) if stopped.rate() < free_rate / 2.0 => Verdict::GiveUp { pause: self.give_up(stopped) },
             _ => Verdict::Continue,
         }
     }
 
-    fn give_up(&mut self, stopped_for: Duration) -> Verdict {
-        self.last = None;
+    /// Returns the pause after the program was stopped.
+    fn give_up(&mut self, stopped: Amount) -> Duration {
+        self.paused = self.last.take();
         self.free = Amount::default();
-        Verdict::GiveUp { pause: stopped_for.max(MIN_PAUSE) }
+        let written = self.free_rate.map_or(0.0, |free_rate| stopped.rate() / free_rate.max(1.0)).min(KEPT_RATE);
+        stopped.time.mul_f64((KEPT_RATE - written) / (1.0 - KEPT_RATE)).clamp(MIN_PAUSE, MAX_PAUSE)
     }
 
     /// The holder has revoked the lease, because the writer made no progress. Returns the pause before the next one.
     pub(super) fn revoked(&mut self) -> Duration {
         let stopped = std::mem::take(&mut self.stopped);
-        match self.give_up(stopped.time) {
-            Verdict::GiveUp { pause } => pause,
-            Verdict::Continue => MIN_PAUSE,
-        }
+        self.give_up(stopped)
     }
 }
 
@@ -184,12 +198,13 @@ mod tests {
     }
 
     #[test]
-    fn a_slower_disk_leaves_the_program_half_of_its_rate() {
+    fn a_slower_disk_leaves_the_program_more_than_half_of_its_rate() {
         for disk in [0, MB / 100, MB / 10, MB * 4 / 10] {
             let mut simulation = Simulation::new();
             simulation.run(20_000, MB, disk);
             assert!(simulation.gaps > 0, "disk {disk}");
-            assert!(simulation.head >= 20_000 * MB * 49 / 100, "disk {disk}: {}", simulation.head);
+            assert!(simulation.head >= 20_000 * MB * 7 / 10, "disk {disk}: {}", simulation.head);
+            assert!(simulation.head <= 20_000 * MB * 8 / 10, "disk {disk}: {}", simulation.head);
         }
     }
 
@@ -212,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_after_a_revoked_lease_is_as_long_as_the_stop() {
+    fn a_pause_after_a_revoked_lease_is_three_times_as_long_as_the_stop() {
         let mut pace = Pace::new(WINDOW);
         let observe = |pace: &mut Pace, ms| {
             let at = Duration::from_millis(ms);
@@ -220,7 +235,7 @@ mod tests {
         };
         assert_eq!(observe(&mut pace, 0), Verdict::Continue);
         assert_eq!(observe(&mut pace, 200), Verdict::Continue);
-        assert_eq!(pace.revoked(), Duration::from_millis(200));
+        assert_eq!(pace.revoked(), Duration::from_millis(600));
         assert_eq!(pace.revoked(), MIN_PAUSE);
     }
 }

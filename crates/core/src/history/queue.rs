@@ -81,6 +81,8 @@ pub(super) enum Command {
 #[derive(Default)]
 pub(super) struct WriterInbox {
     pub(super) commands: Vec<Command>,
+    /// The limits were enforced: outputs that waited for room can be stored.
+    pub(super) has_new_room: bool,
     pub(super) closing: Option<Closing>,
 }
 
@@ -200,6 +202,8 @@ impl CommitInbox {
 pub(super) struct MaintenanceInbox {
     /// A segment was closed, or output was deleted; the pass is due then.
     pub(super) pass_at: Option<Instant>,
+    /// An output waits until the limits of bytes are enforced.
+    pub(super) needs_room: bool,
     /// Passes that callers have requested.
     pub(super) requested: u64,
     pub(super) is_closing: bool,

@@ -76,7 +76,7 @@ impl Program {
     }
 
     fn stored_end(&self) -> u64 {
-        self.tap.span.get().map_or(0, |span| span.end.load(Acquire))
+        self.tap.span().map_or(0, |span| span.end.load(Acquire))
     }
 
     async fn stored_bytes(&self, history: &History) -> Vec<u8> {
@@ -111,7 +111,7 @@ async fn rare_output_is_stored_line_by_line() {
     let directory = tempfile::tempdir().unwrap();
     let history = opened(directory.path()).await;
     let program = Program::start(&history, "p", 1);
-    wait_until("opened", || program.tap.span.get().is_some()).await;
+    wait_until("opened", || program.tap.span().is_some()).await;
     for line in ["one\n", "two\n"] {
         assert!(program.print(&history, line.as_bytes()));
         wait_until("stored", || program.stored_end() == program.log.head()).await;
@@ -124,7 +124,7 @@ async fn a_busy_program_is_stored_without_a_gap() {
     let directory = tempfile::tempdir().unwrap();
     let history = opened(directory.path()).await;
     let program = Program::start(&history, "p", 1);
-    wait_until("opened", || program.tap.span.get().is_some()).await;
+    wait_until("opened", || program.tap.span().is_some()).await;
     let mut expected = Vec::new();
     for number in 0..2_000u32 {
         let chunk: Vec<u8> = number.to_le_bytes().repeat(1024);
@@ -147,7 +147,7 @@ async fn output_before_an_exit_is_stored_and_the_log_released() {
     let directory = tempfile::tempdir().unwrap();
     let history = opened(directory.path()).await;
     let program = Program::start(&history, "p", 1);
-    wait_until("opened", || program.tap.span.get().is_some()).await;
+    wait_until("opened", || program.tap.span().is_some()).await;
     assert!(program.print(&history, b"bye"));
     program.writer.set_exit(Ok(0), Cause::SelfExit, 1);
     program.writer.set_open_streams(0);
@@ -213,7 +213,7 @@ async fn the_next_server_continues_where_the_previous_one_ended() {
     second.open_output("p", &tap, &program.log);
     program.writer.set_exit(Ok(0), Cause::SelfExit, 1);
     second.drain_output(&tap);
-    wait_until("stored", || tap.span.get().is_some_and(|span| span.end.load(Acquire) == 6)).await;
+    wait_until("stored", || tap.span().is_some_and(|span| span.end.load(Acquire) == 6)).await;
     assert_eq!(program.stored_bytes(&second).await, b"onetwo");
     assert_eq!(second.status().gaps, 0);
 }
@@ -223,7 +223,7 @@ async fn a_shutdown_stores_what_is_left() {
     let directory = tempfile::tempdir().unwrap();
     let history = opened(directory.path()).await;
     let program = Program::start(&history, "p", 1);
-    wait_until("opened", || program.tap.span.get().is_some()).await;
+    wait_until("opened", || program.tap.span().is_some()).await;
     assert!(program.print(&history, b"last words"));
     history.shut_down(TIMEOUT).await;
     let status = history.status();

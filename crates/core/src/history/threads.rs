@@ -198,7 +198,7 @@ fn run_maintenance(shared: &Shared, store: &Store) {
             if inbox.is_closing {
                 return Ok(None);
             }
-            if inbox.requested == done && pass_at > now {
+            if inbox.requested == done && pass_at > now && !inbox.needs_room {
                 return Err(Some(pass_at));
             }
             inbox.pass_at = None;
@@ -217,8 +217,19 @@ fn run_maintenance(shared: &Shared, store: &Store) {
 
 fn run_pass(shared: &Shared, store: &Store) -> io::Result<()> {
     let is_closing = || shared.maintenance.read(|inbox| inbox.is_closing);
-    store.enforce_limits(clock::wall_ms())?;
-    while !is_closing() && store.seal_next()? {}
+    make_room(shared, || store.enforce_limits(clock::wall_ms()))?;
+    // A busy program closes segments as fast as they are sealed, and reaches its limit before there is none left.
+    while !is_closing() && store.seal_next()? {
+        make_room(shared, || store.enforce_size_limits())?;
+    }
     while !is_closing() && store.purge()? {}
+    Ok(())
+}
+
+/// Enforces limits. Outputs that wait for it continue; after a failure, they wait for the next pass.
+fn make_room(shared: &Shared, enforce: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    shared.maintenance.update(|inbox| inbox.needs_room = false);
+    enforce()?;
+    shared.writer.update(|inbox| inbox.has_new_room = true);
     Ok(())
 }

@@ -46,6 +46,8 @@ pub(super) struct Writer<'a> {
     /// Opened while the disk failed.
     unopened: Vec<(String, Arc<Tap>, Arc<Log>)>,
     queue: VecDeque<u64>,
+    /// Outputs that wait until the limits are enforced.
+    waiting_for_room: Vec<u64>,
     timers: BTreeSet<(Instant, u64)>,
     buffer: PieceBuffer,
     backoff: Backoff,
@@ -63,6 +65,7 @@ impl<'a> Writer<'a> {
             outputs: HashMap::new(),
             unopened: Vec::new(),
             queue: VecDeque::new(),
+            waiting_for_room: Vec::new(),
             timers: BTreeSet::new(),
             buffer: PieceBuffer::new(),
             backoff: Backoff::new(),
@@ -74,9 +77,14 @@ impl<'a> Writer<'a> {
     /// Returns when the history is closed.
     pub(super) fn run(mut self) {
         loop {
-            let (commands, closing) = self.wait();
+            let WriterInbox { commands, closing, has_new_room } = self.wait();
             for command in commands {
                 self.execute(command);
+            }
+            if has_new_room {
+                for key in std::mem::take(&mut self.waiting_for_room) {
+                    self.enqueue(key);
+                }
             }
             if let Some(closing) = closing {
                 return self.close(closing);
@@ -92,7 +100,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Waits for commands, for a timer, or for the end of what keeps queued outputs from being stored.
-    fn wait(&self) -> (Vec<Command>, Option<Closing>) {
+    fn wait(&self) -> WriterInbox {
         let has_work = !self.queue.is_empty() || !self.unopened.is_empty();
         self.shared.writer.wait(|inbox: &mut WriterInbox| {
             let now = Instant::now();
@@ -101,8 +109,8 @@ impl<'a> Writer<'a> {
             let turn = has_work.then(|| self.retry_at.map_or(earliest, |retry_at| retry_at.max(earliest)));
             let next = timer.into_iter().chain(turn).min();
             let is_due = next.is_some_and(|at| at <= now);
-            if is_due || !inbox.commands.is_empty() || inbox.closing.is_some() {
-                return Ok((std::mem::take(&mut inbox.commands), inbox.closing));
+            if is_due || inbox.has_new_room || !inbox.commands.is_empty() || inbox.closing.is_some() {
+                return Ok(WriterInbox { closing: inbox.closing, ..std::mem::take(inbox) });
             }
             Err(next)
         })
@@ -233,6 +241,10 @@ impl<'a> Writer<'a> {
         match end {
             TurnEnd::More => self.enqueue(key),
             TurnEnd::Paused(until) => drop(self.timers.insert((until, key))),
+            TurnEnd::Full => {
+                self.waiting_for_room.push(key);
+                self.shared.maintenance.update(|inbox| inbox.needs_room = true);
+            }
             TurnEnd::CaughtUp if self.outputs.get(&key).is_some_and(Output::is_complete) => {
                 self.remove(key);
                 self.shared.log_released.notify_one();
@@ -275,6 +287,10 @@ impl<'a> Writer<'a> {
         if let Some(mut output) = self.outputs.remove(&key) {
             output.tap.stop_waiting();
             output.release_lease(self.shared);
+        }
+        // A burst of short processes leaves a large table.
+        if self.outputs.len() < self.outputs.capacity() / 8 {
+            self.outputs.shrink_to_fit();
         }
     }
 

@@ -41,6 +41,8 @@ pub(crate) struct Summary {
     last_input_at_ms: Option<u64>,
     /// `None`: the log was dropped.
     pub(crate) log_bytes: Option<u64>,
+    /// Offset of the first byte of the log.
+    pub(crate) memory_tail: u64,
     resume_offset: u64,
     annotations: AnnotationFilter,
     pub(crate) is_terminal: bool,
@@ -133,6 +135,9 @@ impl Process {
         if !self.screen.release_state() || !self.is_recorded(&inner.record) {
             return false;
         }
+        if summary.log_bytes.is_some() {
+            self.release_span(summary.memory_tail);
+        }
         *storage = Storage::Compact(summary);
         true
     }
@@ -200,6 +205,7 @@ impl Inner {
             retain_ms: record.spec.retain_ms,
             last_input_at_ms: self.last_input_at_ms,
             log_bytes: self.log.as_ref().map(|log| log.len()),
+            memory_tail: self.log.as_ref().map_or(0, |log| log.memory_tail()),
             resume_offset: self.log.as_ref().map_or(0, |log| log.resume_offset()),
             annotations: AnnotationFilter::new(&record.spec),
             is_terminal: record.spec.is_terminal(),

@@ -1,12 +1,13 @@
 //! Storing a process in the history, and a process that only the history knows.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
 
 use outlive_history::{Record as StoredRecord, RecordKind, Span};
 
 use super::info::ProcessInfo;
 use super::state::{Phase, earlier_boot};
-use super::{Inner, Process};
+use super::{Inner, Process, Record};
 use crate::events::{Kind, UpdateReason};
 use crate::history::{Tap, records};
 use crate::log::{Log, StoredEnd};
@@ -48,17 +49,17 @@ impl Process {
 
     /// The link to the history, if the process is stored there from now on. Decided once.
     fn tap_if_stored(&self, inner: &Inner) -> Option<&Arc<Tap>> {
-        let history = &self.services.history;
-        let is_stored = || {
-            history.is_accepting()
-                && inner.record.is_historic()
-                && inner.record.started_at_ms.is_some()
-                && !history.excludes(inner.record.spec.tag.as_deref())
-        };
+        let is_stored = || inner.record.started_at_ms.is_some() && self.is_history_expected(&inner.record);
         match self.tap.get() {
             Some(tap) => Some(tap),
             None => is_stored().then(|| self.tap.get_or_init(|| Tap::new_shared(self.key))),
         }
+    }
+
+    /// Whether the history stores the process once it has been started.
+    pub(super) fn is_history_expected(&self, record: &Record) -> bool {
+        let history = &self.services.history;
+        history.is_accepting() && record.is_historic() && !history.excludes(record.spec.tag.as_deref())
     }
 
     /// Stores the record, which is given as in the journal.
@@ -146,6 +147,42 @@ impl Process {
         }
     }
 
+    /// Releases the stored range of a process that becomes compact, if all of its stored output is in memory too. Thousands
+    /// of processes are compact, so it is looked up again when it is needed.
+    pub(super) fn release_span(&self, memory_tail: u64) {
+        if let Some(tap) = self.tap.get()
+            && tap.span().is_some_and(|span| span.start.load(Acquire) >= memory_tail)
+        {
+            tap.release_span();
+        }
+    }
+
+    /// Whether readers need the stored range: it has output that is not in memory.
+    pub(crate) fn needs_span(&self, span: &Span) -> bool {
+        let start = span.start.load(Acquire);
+        let memory_tail = self.peek(
+            |inner| inner.log.as_ref().map(|log| log.memory_tail()),
+            |summary| summary.log_bytes.map(|_| summary.memory_tail),
+        );
+        start < span.end.load(Acquire) && memory_tail.is_none_or(|tail| tail > start)
+    }
+
+    pub(crate) fn has_released_span(&self) -> bool {
+        self.tap.get().is_some_and(|tap| tap.span().is_none())
+    }
+
+    /// Looks a released range up again, before the log leaves the memory.
+    pub(crate) async fn recover_span(&self) {
+        if !self.has_released_span() {
+            return;
+        }
+        let id = self.id.clone();
+        match self.services.history.with_store(move |store| store.span(&id)).await {
+            Ok(span) => self.attach_span(&span),
+            Err(error) => tracing::debug!(id = self.id, %error, "cannot look up stored output"),
+        }
+    }
+
     /// Stores a process that exists when the history is opened. `is_current`: its record is stored already. True: only
     /// its output may be in the history, and it is not being stored any more.
     pub(crate) fn adopt_into_history(&self, is_current: bool) -> bool {
@@ -204,7 +241,7 @@ mod tests {
     use crate::history::{BootFilter, HistoryOptions};
     use crate::holder_link::{Handover, HolderLink};
     use crate::log::{Cursor, Flow, Item, Start, StreamFilter};
-    use crate::process::{Patch, Record, Spec, Status};
+    use crate::process::{Patch, Spec, Status};
     use crate::{Core, Error};
 
     /// A core without a holder, with its history open.
@@ -327,6 +364,24 @@ mod tests {
         assert!(core.list_boot(&BootFilter::All).await.unwrap().is_empty(), "the table has it");
         process.delete(false).await.unwrap();
         assert!(core.find_anywhere(process.id()).await.is_err());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_compact_process_with_its_whole_log_in_memory_keeps_no_stored_range() {
+        let directory = tempfile::tempdir().unwrap();
+        let core = core(directory.path()).await;
+        let record = started(&core, Some(exit()));
+        store(&core, "0", &record).await;
+        let process = Process::with_phase(Arc::clone(&core.services), record, Phase::Exited(exit()));
+        process.tap.get_or_init(|| Tap::new_shared(process.key));
+        assert!(process.has_released_span());
+        process.recover_span().await;
+        let span = process.tap.get().unwrap().span().unwrap();
+        assert!(process.needs_span(&span), "its log is not in memory");
+        process.release_span(1);
+        assert!(!process.has_released_span(), "the first byte is only in the history");
+        process.release_span(0);
+        assert!(process.has_released_span());
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -14,7 +14,6 @@ use axum::extract::State;
 use axum::http::Method;
 use outlive_core::attach::Size;
 use outlive_core::config::ProcessConfig;
-use utoipa::OpenApi;
 
 use crate::access::Scope;
 use crate::http::extract::{Body, Path};
@@ -24,7 +23,8 @@ use crate::http::{AppState, RequiredScope, Routes};
 #[cfg(any(fuzzing, test))]
 pub(crate) use self::terminal::{ClientFrame, TerminalQuery};
 
-#[derive(OpenApi)]
+#[cfg(any(test, debug_assertions))]
+#[derive(utoipa::OpenApi)]
 #[openapi(paths(get_process_config, set_process_config, resize_terminal, terminal::terminal,))]
 pub(super) struct Document;
 
