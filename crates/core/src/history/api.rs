@@ -1,8 +1,8 @@
 //! The part of `Core` about history.
 
-use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant};
 
 use outlive_history::store::RecordFilter;
@@ -169,17 +169,15 @@ pub(crate) async fn reconcile(services: Arc<Services>) {
 }
 
 async fn connect(services: &Services, processes: Vec<Arc<Process>>) {
-    let boot = Some(services.history.boot_id().to_owned());
     let reconciled = services.history.with_store(move |store| {
-        let filter = RecordFilter { kind: Some(RecordKind::Process), boot, ..RecordFilter::default() };
-        let records = store.records(&filter)?.into_iter();
-        let ended: HashSet<String> =
-            records.filter(|record| record.ended_at_ms.is_some()).map(|record| record.id).collect();
+        // One at a time: there may be thousands.
         for process in processes {
-            let is_current = process.has_exited() && ended.contains(process.id());
-            if process.adopt_into_history(is_current) {
+            let is_ended = |record: Record| record.ended_at_ms.is_some();
+            let is_current =
+                process.has_exited() && store.record(RecordKind::Process, process.id())?.is_some_and(is_ended);
+            if process.adopt_into_history(is_current) && process.lacks_output_in_memory(0) {
                 let span = store.span(process.id())?;
-                if process.needs_span(&span) {
+                if span.end.load(Acquire) > span.start.load(Acquire) {
                     process.attach_span(&span);
                 }
             }

@@ -137,7 +137,7 @@ impl History {
         };
         let off = match &options.directory {
             _ if options.off => Some("turned off"),
-            None => Some("no directory is set"),
+            None => Some("no directory is set; name one with --history DIR"),
             Some(_) => None,
         };
         let shared = Arc::new(Shared {
@@ -254,7 +254,7 @@ impl History {
 
     /// The stored output of a process, for readers of its log. `None` until the writer has opened it.
     pub(crate) fn stored_log(&self, id: &str, tap: &Tap) -> Option<StoredLog> {
-        self.open_log(id, &tap.span()?)
+        self.open_log(id, tap.span()?)
     }
 
     /// The stored output of a process. `None` until the store is open.

@@ -79,7 +79,13 @@ pub(super) struct PieceBuffer {
 
 impl PieceBuffer {
     pub(super) fn new() -> Self {
-        Self { bytes: Vec::with_capacity(PIECE_BYTES), marks: Vec::new() }
+        Self { bytes: Vec::new(), marks: Vec::new() }
+    }
+
+    /// Releases the memory of large pieces: most programs print little.
+    pub(super) fn trim(&mut self) {
+        self.bytes = Vec::new();
+        self.marks = Vec::new();
     }
 }
 

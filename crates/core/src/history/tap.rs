@@ -5,11 +5,10 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, OnceLock};
 
 use outlive_history::Span;
 
-use crate::lock;
 use crate::log::Log;
 
 /// The writer waits for nothing.
@@ -17,8 +16,8 @@ const NOT_WAITING: u64 = u64::MAX;
 
 pub(crate) struct Tap {
     pub(super) key: u64,
-    /// The stored range of the process. Set when the writer has opened its output, and released while nothing needs it.
-    span: Mutex<Option<Arc<Span>>>,
+    /// The stored range of the process. Set when the writer has opened its output.
+    span: OnceLock<Arc<Span>>,
     /// The writer wants to know when the head has reached this offset.
     due_offset: AtomicU64,
     /// Everything before is stored.
@@ -29,22 +28,18 @@ impl Tap {
     pub(crate) fn new_shared(key: u64) -> Arc<Self> {
         Arc::new(Self {
             key,
-            span: Mutex::default(),
+            span: OnceLock::new(),
             due_offset: AtomicU64::new(NOT_WAITING),
             stored: AtomicU64::new(0),
         })
     }
 
-    pub(crate) fn span(&self) -> Option<Arc<Span>> {
-        lock(&self.span).clone()
+    pub(crate) fn span(&self) -> Option<&Arc<Span>> {
+        self.span.get()
     }
 
     pub(crate) fn set_span(&self, span: &Arc<Span>) {
-        *lock(&self.span) = Some(Arc::clone(span));
-    }
-
-    pub(crate) fn release_span(&self) {
-        *lock(&self.span) = None;
+        let _ = self.span.set(Arc::clone(span));
     }
 
     /// Writer: wait until the head reaches `due_offset`, or the ring is full.

@@ -33,6 +33,8 @@ const MAX_UNSYNCED_BYTES: u64 = 16 << 20;
 const SYNC_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// A segment is closed after about this much.
 const SEGMENT_BYTES: u64 = 4 << 20;
+/// As `SEGMENT_BYTES`, for processes that print little: a segment has a limited number of frames.
+const SEGMENT_TURNS: u32 = 1024;
 /// Rings of exited processes that wait while the disk fails.
 const MAX_WAITING_RINGS: usize = 32;
 /// How long a shutdown stores what is left.
@@ -53,8 +55,9 @@ pub(super) struct Writer<'a> {
     backoff: Backoff,
     /// The disk has failed: nothing is tried before.
     retry_at: Option<Instant>,
-    /// Bytes since the maintenance thread was notified.
+    /// Bytes, and turns that stored any, since the maintenance thread was notified.
     unannounced_bytes: u64,
+    unannounced_turns: u32,
 }
 
 impl<'a> Writer<'a> {
@@ -71,6 +74,7 @@ impl<'a> Writer<'a> {
             backoff: Backoff::new(),
             retry_at: None,
             unannounced_bytes: 0,
+            unannounced_turns: 0,
         }
     }
 
@@ -95,6 +99,10 @@ impl<'a> Writer<'a> {
                 if let Some(key) = self.queue.pop_front() {
                     self.take_turn(key);
                 }
+            }
+            if self.queue.is_empty() {
+                self.buffer.trim();
+                self.store.release_buffers();
             }
         }
     }
@@ -268,8 +276,9 @@ impl<'a> Writer<'a> {
     /// The maintenance thread seals a segment when it is closed.
     fn announce_bytes(&mut self, appended: u64) {
         self.unannounced_bytes += appended;
-        if self.unannounced_bytes >= SEGMENT_BYTES {
-            self.unannounced_bytes = 0;
+        self.unannounced_turns += u32::from(appended > 0);
+        if self.unannounced_bytes >= SEGMENT_BYTES || self.unannounced_turns >= SEGMENT_TURNS {
+            (self.unannounced_bytes, self.unannounced_turns) = (0, 0);
             self.shared.maintenance.update(|inbox| inbox.pass_within(Duration::ZERO, Instant::now()));
         }
     }

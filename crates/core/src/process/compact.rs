@@ -13,6 +13,7 @@
 //! one object all the time.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::{NonZeroU32, NonZeroU64};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, MutexGuard};
 
@@ -35,10 +36,10 @@ pub(crate) enum Storage {
 /// and retention decide without loading it.
 pub(crate) struct Summary {
     pub(crate) exit: Exit,
-    pub(crate) pid: Option<u32>,
-    pub(crate) started_at_ms: Option<u64>,
+    pub(crate) pid: Option<NonZeroU32>,
+    pub(crate) started_at_ms: Option<NonZeroU64>,
     pub(crate) retain_ms: Option<u64>,
-    last_input_at_ms: Option<u64>,
+    last_input_at_ms: Option<NonZeroU64>,
     /// `None`: the log was dropped.
     pub(crate) log_bytes: Option<u64>,
     /// Offset of the first byte of the log.
@@ -136,7 +137,7 @@ impl Process {
             return false;
         }
         if summary.log_bytes.is_some() {
-            self.release_span(summary.memory_tail);
+            self.release_tap(summary.memory_tail);
         }
         *storage = Storage::Compact(summary);
         true
@@ -153,16 +154,21 @@ impl Process {
         let record = self.read_record().unwrap_or_else(|reason| {
             tracing::error!(id = self.id, %reason, "cannot read the record of an exited process");
             Record {
-                pid: summary.pid,
-                started_at_ms: summary.started_at_ms,
+                pid: summary.pid.map(NonZeroU32::get),
+                started_at_ms: summary.started_at_ms.map(NonZeroU64::get),
                 exit: Some(summary.exit.into()),
                 announced: true,
                 hidden: summary.hidden,
-                ..Record::new(self.id.clone(), self.key, Spec::default(), summary.started_at_ms.unwrap_or(0))
+                ..Record::new(
+                    self.id.clone(),
+                    self.key,
+                    Spec::default(),
+                    summary.started_at_ms.map_or(0, NonZeroU64::get),
+                )
             }
         });
         let mut inner = Inner::new(record, Phase::Exited(summary.exit));
-        inner.last_input_at_ms = summary.last_input_at_ms;
+        inner.last_input_at_ms = summary.last_input_at_ms.map(NonZeroU64::get);
         let location = inner.record.archived;
         let log = location.and_then(|location| self.services.archive.open_log(location, summary.exit));
         self.set_archived_log(&mut inner, log);
@@ -200,10 +206,10 @@ impl Inner {
         let record = &self.record;
         is_idle.then(|| Summary {
             exit,
-            pid: record.pid,
-            started_at_ms: record.started_at_ms,
+            pid: record.pid.and_then(NonZeroU32::new),
+            started_at_ms: record.started_at_ms.and_then(NonZeroU64::new),
             retain_ms: record.spec.retain_ms,
-            last_input_at_ms: self.last_input_at_ms,
+            last_input_at_ms: self.last_input_at_ms.and_then(NonZeroU64::new),
             log_bytes: self.log.as_ref().map(|log| log.len()),
             memory_tail: self.log.as_ref().map_or(0, |log| log.memory_tail()),
             resume_offset: self.log.as_ref().map_or(0, |log| log.resume_offset()),

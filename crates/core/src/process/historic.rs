@@ -12,7 +12,7 @@ use crate::events::{Kind, UpdateReason};
 use crate::history::{Tap, records};
 use crate::log::{Log, StoredEnd};
 use crate::services::Services;
-use crate::{Error, Result};
+use crate::{Error, Result, lock};
 
 /// Whether an event is about a change that must be on disk soon.
 pub(super) fn is_urgent(kind: Kind) -> bool {
@@ -47,13 +47,18 @@ impl Process {
 
     // ---- hooks; a process that is not stored costs a few loads ----
 
-    /// The link to the history, if the process is stored there from now on. Decided once.
-    fn tap_if_stored(&self, inner: &Inner) -> Option<&Arc<Tap>> {
+    fn tap(&self) -> Option<Arc<Tap>> {
+        lock(&self.tap).clone()
+    }
+
+    /// The link to the history, if the process is stored there from now on.
+    fn tap_if_stored(&self, inner: &Inner) -> Option<Arc<Tap>> {
         let is_stored = || inner.record.started_at_ms.is_some() && self.is_history_expected(&inner.record);
-        match self.tap.get() {
-            Some(tap) => Some(tap),
-            None => is_stored().then(|| self.tap.get_or_init(|| Tap::new_shared(self.key))),
+        let mut tap = lock(&self.tap);
+        if tap.is_none() && is_stored() {
+            *tap = Some(Tap::new_shared(self.key));
         }
+        tap.clone()
     }
 
     /// Whether the history stores the process once it has been started.
@@ -90,39 +95,40 @@ impl Process {
             self.store_record(inner, &inner.record.encode(), true);
         }
         if let Some(log) = &inner.log {
-            self.services.history.open_output(&self.id, tap, log);
+            self.services.history.open_output(&self.id, &tap, log);
         }
     }
 
     /// The holder reported a change of the log.
     pub(crate) fn wake_history(&self, log: &Log) {
-        if let Some(tap) = self.tap.get() {
+        // Without a copy: this is on the path of output.
+        if let Some(tap) = &*lock(&self.tap) {
             self.services.history.wake(tap, log);
         }
     }
 
     /// The process has exited.
     pub(super) fn drain_history(&self) {
-        if let Some(tap) = self.tap.get() {
-            self.services.history.drain_output(tap);
+        if let Some(tap) = self.tap() {
+            self.services.history.drain_output(&tap);
         }
     }
 
     /// The process was removed, but its history stays.
     pub(super) fn finish_history(&self) {
-        if let Some(tap) = self.tap.get() {
-            self.services.history.finish_output(tap);
+        if let Some(tap) = self.tap() {
+            self.services.history.finish_output(&tap);
         }
     }
 
     /// Whether the history may have the process.
     pub(super) fn is_in_history(&self) -> bool {
-        self.is_historic() || self.tap.get().is_some() || self.read(|inner| inner.record.is_historic())
+        self.is_historic() || self.tap().is_some() || self.read(|inner| inner.record.is_historic())
     }
 
     pub(super) async fn delete_history(&self) -> Result<()> {
-        if let Some(tap) = self.tap.get() {
-            self.services.history.discard_output(tap);
+        if let Some(tap) = self.tap() {
+            self.services.history.discard_output(&tap);
         }
         self.services.history.delete(RecordKind::Process, &self.id).await.map(drop)
     }
@@ -131,7 +137,7 @@ impl Process {
 
     /// The log with what the history has of it.
     pub(crate) fn with_history(&self, log: Log) -> Log {
-        match self.tap.get().and_then(|tap| self.services.history.stored_log(&self.id, tap)) {
+        match self.tap().and_then(|tap| self.services.history.stored_log(&self.id, &tap)) {
             Some(stored) => log.with_history(stored),
             None => log,
         }
@@ -140,40 +146,30 @@ impl Process {
     /// What the history has of a process that an earlier server stored.
     pub(crate) fn attach_span(&self, span: &Arc<Span>) {
         let history = &self.services.history;
-        let tap = self.tap.get_or_init(|| Tap::new_shared(self.key));
+        let tap = Arc::clone(lock(&self.tap).get_or_insert_with(|| Tap::new_shared(self.key)));
         tap.set_span(span);
-        if let (Some(log), Some(stored)) = (self.log_if_loaded(), history.stored_log(&self.id, tap)) {
+        if let (Some(log), Some(stored)) = (self.log_if_loaded(), history.stored_log(&self.id, &tap)) {
             log.attach_history(stored);
         }
     }
 
-    /// Releases the stored range of a process that becomes compact, if all of its stored output is in memory too. Thousands
-    /// of processes are compact, so it is looked up again when it is needed.
-    pub(super) fn release_span(&self, memory_tail: u64) {
-        if let Some(tap) = self.tap.get()
-            && tap.span().is_some_and(|span| span.start.load(Acquire) >= memory_tail)
-        {
-            tap.release_span();
+    /// Releases the link of an exited process that becomes compact, if all of its stored output is in memory too. Thousands
+    /// of processes are compact, so what is stored of one is looked up again when it is needed.
+    pub(super) fn release_tap(&self, memory_tail: u64) {
+        let mut tap = lock(&self.tap);
+        if tap.as_ref().and_then(|tap| tap.span()).is_some_and(|span| span.start.load(Acquire) >= memory_tail) {
+            *tap = None;
         }
     }
 
-    /// Whether readers need the stored range: it has output that is not in memory.
-    pub(crate) fn needs_span(&self, span: &Span) -> bool {
-        let start = span.start.load(Acquire);
-        let memory_tail = self.peek(
-            |inner| inner.log.as_ref().map(|log| log.memory_tail()),
-            |summary| summary.log_bytes.map(|_| summary.memory_tail),
-        );
-        start < span.end.load(Acquire) && memory_tail.is_none_or(|tail| tail > start)
+    /// Whether what is stored of the process is not known, and would have to be looked up.
+    pub(crate) fn has_released_tap(&self) -> bool {
+        self.tap().is_none() && self.read(|inner| self.is_history_expected(&inner.record))
     }
 
-    pub(crate) fn has_released_span(&self) -> bool {
-        self.tap.get().is_some_and(|tap| tap.span().is_none())
-    }
-
-    /// Looks a released range up again, before the log leaves the memory.
-    pub(crate) async fn recover_span(&self) {
-        if !self.has_released_span() {
+    /// Looks up what is stored of the process, before its log leaves the memory.
+    pub(crate) async fn recover_tap(&self) {
+        if !self.has_released_tap() {
             return;
         }
         let id = self.id.clone();
@@ -183,10 +179,22 @@ impl Process {
         }
     }
 
+    /// Whether output from `offset` on is not in memory, so that readers may need the history.
+    pub(crate) fn lacks_output_in_memory(&self, offset: u64) -> bool {
+        let memory_tail = self.peek(
+            |inner| inner.log.as_ref().map(|log| log.memory_tail()),
+            |summary| summary.log_bytes.map(|_| summary.memory_tail),
+        );
+        memory_tail.is_none_or(|tail| tail > offset)
+    }
+
     /// Stores a process that exists when the history is opened. `is_current`: its record is stored already. True: only
     /// its output may be in the history, and it is not being stored any more.
     pub(crate) fn adopt_into_history(&self, is_current: bool) -> bool {
         let is_in_ring = self.peek(|inner| inner.log.as_ref().is_some_and(|log| log.ring().is_some()), |_| false);
+        if is_current && !is_in_ring {
+            return self.read(|inner| self.is_history_expected(&inner.record));
+        }
         self.read(|inner| {
             if self.tap_if_stored(inner).is_none() {
                 return false;
@@ -203,7 +211,7 @@ impl Process {
 
     /// The log of a process whose log was dropped from memory.
     pub(super) fn dropped_log(&self, inner: &Inner) -> Result<Arc<Log>> {
-        let stored = self.tap.get().and_then(|tap| self.services.history.stored_log(&self.id, tap));
+        let stored = self.tap().and_then(|tap| self.services.history.stored_log(&self.id, &tap));
         let stored = stored.filter(|stored| stored.offsets().is_some()).ok_or(Error::LogDropped)?;
         let end = StoredEnd {
             exit: if let Phase::Exited(exit) = inner.phase { Some(exit) } else { None },
@@ -367,21 +375,21 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_compact_process_with_its_whole_log_in_memory_keeps_no_stored_range() {
+    async fn a_compact_process_with_its_whole_log_in_memory_keeps_no_link_to_the_history() {
         let directory = tempfile::tempdir().unwrap();
         let core = core(directory.path()).await;
         let record = started(&core, Some(exit()));
         store(&core, "0", &record).await;
         let process = Process::with_phase(Arc::clone(&core.services), record, Phase::Exited(exit()));
-        process.tap.get_or_init(|| Tap::new_shared(process.key));
-        assert!(process.has_released_span());
-        process.recover_span().await;
-        let span = process.tap.get().unwrap().span().unwrap();
-        assert!(process.needs_span(&span), "its log is not in memory");
-        process.release_span(1);
-        assert!(!process.has_released_span(), "the first byte is only in the history");
-        process.release_span(0);
-        assert!(process.has_released_span());
+        assert!(process.has_released_tap());
+        process.recover_tap().await;
+        let span = Arc::clone(process.tap().unwrap().span().unwrap());
+        assert!(process.lacks_output_in_memory(0), "its log is not in memory");
+        assert_eq!(span.start.load(Acquire), 0);
+        process.release_tap(1);
+        assert!(!process.has_released_tap(), "the first byte is only in the history");
+        process.release_tap(0);
+        assert!(process.has_released_tap());
     }
 
     #[tokio::test(flavor = "multi_thread")]

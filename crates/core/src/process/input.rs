@@ -60,23 +60,24 @@ impl Process {
     }
 }
 
+/// The input of a process. Small while it is closed: exited processes have one too.
 #[derive(Default)]
 pub(super) struct Input {
     write_end: Mutex<Option<Arc<WriteEnd>>>,
-    /// Held while one writer's bytes are written, so that inputs do not interleave.
-    write_turn: tokio::sync::Mutex<()>,
-    queued_bytes: AtomicU64,
 }
 
 /// The server's copy of the write end. Registered with tokio's poller only when a write has to wait.
 struct WriteEnd {
     fd: Arc<OwnedFd>,
     async_fd: Mutex<Option<Arc<AsyncFd<Arc<OwnedFd>>>>>,
+    /// Held while one writer's bytes are written, so that inputs do not interleave.
+    write_turn: tokio::sync::Mutex<()>,
+    queued_bytes: AtomicU64,
 }
 
 impl Input {
     pub(super) fn open(&self, fd: Option<OwnedFd>) {
-        *lock(&self.write_end) = fd.map(|fd| Arc::new(WriteEnd { fd: Arc::new(fd), async_fd: Mutex::default() }));
+        *lock(&self.write_end) = fd.map(|fd| Arc::new(WriteEnd::new(fd)));
     }
 
     /// Closes the server's copy; the holder closes its own on `CloseInput`.
@@ -92,10 +93,10 @@ impl Input {
 
     pub(super) async fn write(&self, log: &Log, bytes: &[u8], limits: WriteLimits) -> Result<()> {
         let end = self.write_end()?;
-        let _queued = QueuedBytes::reserve(&self.queued_bytes, bytes.len() as u64, limits.max_queued_bytes)?;
+        let _queued = QueuedBytes::reserve(&end.queued_bytes, bytes.len() as u64, limits.max_queued_bytes)?;
         let mut written = 0;
         let write_all = async {
-            let _turn = self.write_turn.lock().await;
+            let _turn = end.write_turn.lock().await;
             while written < bytes.len() {
                 let count = end.write(&bytes[written..]).await?;
                 written += count;
@@ -144,6 +145,15 @@ pub(super) struct WriteLimits {
 }
 
 impl WriteEnd {
+    fn new(fd: OwnedFd) -> Self {
+        Self {
+            fd: Arc::new(fd),
+            async_fd: Mutex::default(),
+            write_turn: tokio::sync::Mutex::default(),
+            queued_bytes: AtomicU64::new(0),
+        }
+    }
+
     async fn write(&self, bytes: &[u8]) -> std::result::Result<usize, Errno> {
         // The pipe almost always has room, and then the descriptor need not be registered.
         match write(&self.fd, bytes) {

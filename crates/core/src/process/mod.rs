@@ -35,7 +35,7 @@ mod stop;
 mod user;
 mod view;
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use outlive_holder::clock;
 use outlive_holder::log::{Cause, Exit};
@@ -75,8 +75,8 @@ pub struct Process {
     storage: Mutex<Storage>,
     input: Input,
     pub(crate) screen: Screen,
-    /// Set when the history stores the process.
-    tap: OnceLock<Arc<Tap>>,
+    /// Set while the history stores the process, or has output of it that is not in memory.
+    tap: Mutex<Option<Arc<Tap>>>,
     /// The boot in which it ran, if only the history knows it.
     historic_boot: Option<Box<str>>,
     /// Notified when the phase, record or log changed.
@@ -137,7 +137,7 @@ impl Process {
             storage: Mutex::new(Storage::Loaded(Box::new(Inner::new(record, phase)))),
             input: Input::default(),
             screen: Screen::default(),
-            tap: OnceLock::new(),
+            tap: Mutex::default(),
             historic_boot: None,
             changed: Notify::new(),
         }

@@ -84,14 +84,16 @@ impl Process {
     }
 
     async fn spawn(self: &Arc<Self>, brief: bool) -> Result<StartOutcome> {
-        // A restarted process gets a new ring, and its earlier output may then be only in the history.
-        self.recover_span().await;
         let (record, log_end) = {
             let mut inner = self.lock();
             let end = inner.log.as_ref().map(|log| log.end()).or(inner.record.log_end).unwrap_or_default();
             inner.record.started_offset = end.offset;
             (inner.record.clone(), end)
         };
+        if record.generation > 1 {
+            // It may get a new ring, and its earlier output is then only in the history.
+            self.recover_tap().await;
+        }
         let outcome = match spawn_message(&record, brief, self.log_budget(&record.spec), log_end) {
             Ok(mut message) => {
                 message.history_expected = !brief && self.is_history_expected(&record);

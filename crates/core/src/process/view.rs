@@ -1,5 +1,6 @@
 //! Read access to a process, and waiting for a change of it.
 
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 
 use outlive_holder::log::Exit;
@@ -153,14 +154,14 @@ impl Process {
 
     /// Pid of the latest start, even after its exit.
     pub fn last_pid(&self) -> Option<u32> {
-        self.peek(|inner| inner.record.pid, |summary| summary.pid)
+        self.peek(|inner| inner.record.pid, |summary| summary.pid.map(NonZeroU32::get))
     }
 
     /// Pid and time of the latest start.
     pub(crate) fn last_start(&self) -> Option<(u32, u64)> {
         let (pid, started_at_ms) = self.peek(
             |inner| (inner.record.pid, inner.record.started_at_ms),
-            |summary| (summary.pid, summary.started_at_ms),
+            |summary| (summary.pid.map(NonZeroU32::get), summary.started_at_ms.map(NonZeroU64::get)),
         );
         pid.map(|pid| (pid, started_at_ms.unwrap_or(0)))
     }

@@ -194,9 +194,9 @@ impl Process {
 
     /// Drops the log of an exited process to free its memory. False: the log is in use.
     fn drop_log(&self) -> bool {
-        if self.has_released_span() {
-            // Readers will need it. This is a thread that may wait.
-            tokio::runtime::Handle::current().block_on(self.recover_span());
+        if self.has_released_tap() {
+            // This is a thread that may wait.
+            tokio::runtime::Handle::current().block_on(self.recover_tap());
         }
         let mut inner = self.lock();
         let Some(log) = Self::unreferenced_log(&inner, 1).cloned() else { return false };

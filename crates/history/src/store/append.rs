@@ -76,6 +76,10 @@ impl OpenStore {
         Ok(())
     }
 
+    pub(super) fn release_buffers(&self) {
+        lock(&self.appender).frame = Vec::new();
+    }
+
     fn append_frame(&self, appender: &mut Appender, part: &Piece<'_>) -> io::Result<()> {
         let mut frame = std::mem::take(&mut appender.frame);
         frame.clear();

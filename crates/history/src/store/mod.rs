@@ -124,6 +124,13 @@ impl Store {
         self.opened().is_ok_and(|open| open.has_room(process))
     }
 
+    /// Releases the memory that appending keeps for the next piece.
+    pub fn release_buffers(&self) {
+        if let Ok(open) = self.opened() {
+            open.release_buffers();
+        }
+    }
+
     /// Bytes that were appended since the last sync.
     pub fn unsynced_bytes(&self) -> u64 {
         self.opened().map_or(0, |open| open.state().unsynced_bytes())

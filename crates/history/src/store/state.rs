@@ -94,7 +94,7 @@ pub(super) struct Raw {
 }
 
 /// A raw segment is closed when it has this many frames: each takes memory until it is sealed.
-const MAX_RAW_FRAMES: usize = 2048;
+const MAX_RAW_FRAMES: usize = 1024;
 
 impl Raw {
     /// Whether a raw segment of this content was closed because it is full, and not by a crash.

@@ -1,5 +1,5 @@
-//! Where output is stored: the directory that `--history` names, or the usual one with `--history on`; and the line
-//! about it that `serve` prints.
+//! Where output is stored: the directory that `--history` names, or one by user and port; and the line about it that
+//! `serve` prints.
 
 use std::path::{Path, PathBuf};
 
@@ -8,20 +8,23 @@ use outlive_history::directory::Directory;
 use super::absolute;
 use crate::settings::HistorySettings;
 
-/// Values of `--history` beside a directory.
+/// The value of `--history` that is no directory.
 const OFF: &str = "off";
-const ON: &str = "on";
 
-/// `port` is that of the address that outlive listens on: each server has a directory of its own.
+/// `port` is that of `--listen`: each server has a directory of its own. 0: the system chooses one, another one each time,
+/// so no directory by port would be found again.
 pub(super) fn settings(flag: Option<&Path>, excluded_tags: &[String], port: u16) -> HistorySettings {
     // An empty OUTLIVE_HISTORY counts as unset.
     let flag = flag.filter(|flag| !flag.as_os_str().is_empty());
-    let off = flag.is_none_or(|flag| flag.as_os_str() == OFF);
+    let off = flag.is_some_and(|flag| flag.as_os_str() == OFF);
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let by_port =
+        || default_parent(rustix::process::getuid().is_root(), variable).map(|dir| dir.join(port.to_string()));
     let directory = match flag {
         _ if off => None,
-        Some(flag) if flag.as_os_str() != ON => Some(absolute(flag)),
-        _ => default_parent(rustix::process::getuid().is_root(), variable).map(|dir| dir.join(port.to_string())),
+        Some(flag) => Some(absolute(flag)),
+        None if port == 0 => None,
+        None => by_port(),
     };
     HistorySettings { directory, off, excluded_tags: excluded_tags.to_vec() }
 }
@@ -40,9 +43,9 @@ fn default_parent(is_root: bool, variable: impl Fn(&str) -> Option<PathBuf>) -> 
 pub(super) fn announcement(settings: &HistorySettings) -> String {
     let Some(directory) = &settings.directory else {
         let reason = if settings.off {
-            "history is off; see --history"
+            "history is off"
         } else {
-            "HOME is not set; name a directory with --history"
+            "neither the port nor HOME says where; name a directory with --history"
         };
         return format!("output is not stored on disk: {reason}");
     };
@@ -80,8 +83,13 @@ mod tests {
         assert_eq!(of("/data").directory, Some("/data".into()));
         assert_eq!(of("/data").excluded_tags, ["secret"]);
         assert!(of("relative").directory.is_some_and(|path| path.is_absolute()));
-        assert_eq!(announcement(&of("off")), "output is not stored on disk: history is off; see --history");
-        assert!(settings(None, &[], 7).off);
-        assert!(!of("on").off);
+        assert_eq!(announcement(&of("off")), "output is not stored on disk: history is off");
+    }
+
+    #[test]
+    fn a_server_on_any_port_has_no_default_directory() {
+        let settings = settings(None, &[], 0);
+        assert_eq!((&settings.directory, settings.off), (&None, false));
+        assert!(announcement(&settings).contains("--history"), "{}", announcement(&settings));
     }
 }

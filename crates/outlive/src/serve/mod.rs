@@ -67,9 +67,9 @@ pub(crate) struct Options {
     /// Set a limit, such as maxConnections=100 (docs/reference/limits.md lists them)
     #[arg(long, value_name = "NAME=VALUE")]
     limit: Vec<String>,
-    /// Store output and records on disk: a directory, or `on` for /var/lib/outlive/PORT (root) or
-    /// ~/.local/state/outlive/PORT [default: off]
-    #[arg(long, value_name = "DIR|on|off", env = "OUTLIVE_HISTORY")]
+    /// Store output and records in this directory, or do not store them [default: /var/lib/outlive/PORT for root,
+    /// ~/.local/state/outlive/PORT otherwise]
+    #[arg(long, value_name = "DIR|off", env = "OUTLIVE_HISTORY")]
     history: Option<PathBuf>,
     /// Do not store processes with this tag in the history
     #[arg(long, value_name = "TAG")]
@@ -152,8 +152,8 @@ fn become_holder(options: &Options, connection: &ConnectionArgs) -> Result<Infal
     })?;
     let (mut settings, secret) = build_settings(options, connection)?;
     let requires_loopback = settings.no_token && !options.insecure;
-    let (listener, address) = listen_tcp(address, requires_loopback)?;
     settings.history = history::settings(options.history.as_deref(), &options.history_exclude, address.port());
+    let (listener, address) = listen_tcp(address, requires_loopback)?;
     let dialects = options.dialect.iter().map(|dialect| dialect.listen(requires_loopback, options.socket_mode));
     let dialects = dialects.collect::<Result<Vec<_>, _>>()?;
     ensure_standard_streams().map_err(ServeError::cannot_start)?;

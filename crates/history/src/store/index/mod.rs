@@ -22,7 +22,7 @@ use super::files;
 use crate::disk::{Disk, DiskFile};
 
 /// An idle server must stay small. The operating system caches the file too.
-const CACHE_BYTES: usize = 1024 * 1024;
+const CACHE_BYTES: usize = 256 * 1024;
 
 /// The index is fragmented once this many times its size was written.
 const FRAGMENTING_WRITES: u64 = 8;
