@@ -18,8 +18,10 @@ const MIN_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// The part of its free rate that a program reaches by pauses.
 const KEPT_RATE: f64 = 0.75;
-/// Weight of a new measurement of the free rate.
-const NEW_WEIGHT: f64 = 0.3;
+/// A measured free rate counts half after this time: the program may have become slower.
+const RATE_HALF_LIFE: Duration = Duration::from_secs(10);
+/// A program that ran this many times as long as it was stopped is not slowed down too much.
+const MAX_RUNNING_FACTOR: u32 = 3;
 
 /// A log at the beginning of a turn of the writer.
 #[derive(Clone, Copy, Debug)]
@@ -48,10 +50,12 @@ pub(super) struct Pace {
     last: Option<Observation>,
     /// Consecutive intervals in which the program ran freely.
     free: Amount,
-    /// Bytes per second; `None`: not measured yet.
-    free_rate: Option<f64>,
+    /// The highest rate that was measured, and when. Every measurement is the least that the program can do.
+    free_rate: Option<(f64, Duration)>,
     /// Intervals in which the program was stopped, since the last verdict.
     stopped: Amount,
+    /// How long it was not stopped since then.
+    running: Duration,
     /// The log at the beginning of the pause, until its end has been observed.
     paused: Option<Observation>,
 }
@@ -81,6 +85,7 @@ impl Pace {
             free: Amount::default(),
             free_rate: None,
             stopped: Amount::default(),
+            running: Duration::ZERO,
             paused: None,
         }
     }
@@ -94,27 +99,36 @@ impl Pace {
         if last.is_stopped {
             self.stopped.add(now.stored.saturating_sub(last.stored), time);
             self.free = Amount::default();
-        } else if time > MAX_FREE_INTERVAL {
-            self.free = Amount::default();
-        } else {
-            // It may have been stopped at the end of the interval, so this is the least it can do.
-            self.free.add(now.head.saturating_sub(last.head), time);
-            if self.free.bytes >= self.measured_bytes {
-                self.measure();
-            }
+            return self.judge();
         }
-        self.judge()
+        self.running += time;
+        if self.running >= self.stopped.time * MAX_RUNNING_FACTOR {
+            (self.stopped, self.running) = (Amount::default(), Duration::ZERO);
+        }
+        if time > MAX_FREE_INTERVAL {
+            self.free = Amount::default();
+            return Verdict::Continue;
+        }
+        self.free.add(now.head.saturating_sub(last.head), time);
+        if self.free.bytes >= self.measured_bytes {
+            let rate = std::mem::take(&mut self.free).rate();
+            self.raise_free_rate(rate, now.at);
+        }
+        Verdict::Continue
     }
 
-    fn measure(&mut self) {
-        let rate = std::mem::take(&mut self.free).rate();
-        self.free_rate = Some(self.free_rate.map_or(rate, |old| old + NEW_WEIGHT * (rate - old)));
+    fn raise_free_rate(&mut self, rate: f64, at: Duration) {
+        let old = self.free_rate.map_or(0.0, |(old, measured_at)| {
+            let age = at.saturating_sub(measured_at).as_secs_f64() / RATE_HALF_LIFE.as_secs_f64();
+            old * 0.5_f64.powf(age)
+        });
+        self.free_rate = Some((rate.max(old), at));
     }
 
-    /// The program ran without the writer, but may have been idle: this is the least it can do.
+    /// The program ran without the writer in the pause.
     fn measure_pause(&mut self, start: Observation, end: Observation) {
         let pause = Amount { bytes: end.head.saturating_sub(start.head), time: end.at.saturating_sub(start.at) };
-        self.free_rate = self.free_rate.map(|rate| rate.max(pause.rate()));
+        self.raise_free_rate(pause.rate(), end.at);
     }
 
     fn judge(&mut self) -> Verdict {
@@ -122,8 +136,9 @@ impl Pace {
             return Verdict::Continue;
         }
         let stopped = std::mem::take(&mut self.stopped);
+        self.running = Duration::ZERO;
         match self.free_rate {
-            Some(free_rate) if stopped.rate() < free_rate / 2.0 => Verdict::GiveUp { pause: self.give_up(stopped) },
+            Some((free_rate, _)) if stopped.rate() < free_rate / 2.0 => Verdict::GiveUp { pause: self.give_up(stopped) },
             _ => Verdict::Continue,
         }
     }
@@ -132,7 +147,7 @@ impl Pace {
     fn give_up(&mut self, stopped: Amount) -> Duration {
         self.paused = self.last.take();
         self.free = Amount::default();
-        let written = self.free_rate.map_or(0.0, |free_rate| stopped.rate() / free_rate.max(1.0)).min(KEPT_RATE);
+        let written = self.free_rate.map_or(0.0, |(free_rate, _)| stopped.rate() / free_rate.max(1.0)).min(KEPT_RATE);
         stopped.time.mul_f64((KEPT_RATE - written) / (1.0 - KEPT_RATE)).clamp(MIN_PAUSE, MAX_PAUSE)
     }
 
@@ -224,6 +239,17 @@ mod tests {
         simulation.run(5_000, 10, MB);
         simulation.run(1_000, MB, MB / 10);
         assert!(simulation.gaps > 0);
+    }
+
+    // Regression: short stops added up until a program that was hardly slowed down got a gap.
+    #[test]
+    fn a_program_with_rare_bursts_is_never_left() {
+        let mut simulation = Simulation::new();
+        for _ in 0..100 {
+            simulation.run(50, MB, MB / 4);
+            simulation.run(1_000, 0, MB / 4);
+        }
+        assert_eq!(simulation.gaps, 0);
     }
 
     #[test]
