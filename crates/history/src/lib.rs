@@ -103,7 +103,8 @@ pub struct Boot {
 }
 
 /// Bounds of a store. Bytes are those on disk. Enforcing a limit of bytes leaves part of it free, and an appending thread
-/// that asks [`Store::has_room`] before it appends does not exceed one by more than a piece.
+/// that asks [`Store::has_room`] before it appends does not exceed one by more than a piece, apart from
+/// copies during maintenance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub max_bytes: u64,

@@ -92,6 +92,10 @@ impl Core {
             process.delete(false).await?;
             return Ok(true);
         }
+        if self.services.sessions.all().iter().any(|session| session.shell().id() == id) {
+            let message = "the session is in use; delete it with `outlive session rm`, which deletes its history too";
+            return Err(Error::conflict("session_in_use", message));
+        }
         let history = &self.services.history;
         Ok(history.delete(RecordKind::Process, id).await? || history.delete(RecordKind::Session, id).await?)
     }

@@ -85,7 +85,7 @@ struct Shared {
     commits_ended: watch::Sender<u64>,
     /// How many requested maintenance passes are done.
     passes_done: watch::Sender<u64>,
-    /// Held while records are written or deleted, so that none is written after its deletion.
+    /// Held while records are taken from `commits` and written, or deleted, so that none is written after its deletion.
     record_gate: Mutex<()>,
     requests: Arc<Semaphore>,
     /// As of the last commit or maintenance pass: a status request must not wait for the disk.
@@ -105,8 +105,10 @@ struct OpenStore {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Opening,
+    /// It cannot be opened at the moment, and is tried again.
+    Retrying,
     Open,
-    /// Turned off, or closed, or cannot be opened at the moment.
+    /// Turned off, or closed.
     Closed,
 }
 
@@ -235,8 +237,8 @@ impl History {
     }
 
     fn send(&self, command: Command) {
-        if self.is_accepting() {
-            self.shared.writer.update(|inbox| inbox.commands.push(command));
+        if self.is_accepting() && !self.shared.writer.update(|inbox| inbox.push(command)) {
+            tracing::debug!("the history does not keep up; the output of a process is not stored");
         }
     }
 
@@ -342,16 +344,37 @@ impl History {
     /// Deletes a record with its output and its children. Nothing of it can be read once this returns. False: there is
     /// no such record, or history is off.
     pub(crate) async fn delete(&self, kind: RecordKind, id: &str) -> Result<bool> {
-        if *self.shared.stage.borrow() == Stage::Closed {
-            // A server that is being replaced cannot delete any more; one without history has nothing to delete.
-            let was_open = self.shared.store.get().is_some();
-            return if was_open { Err(Error::being_replaced()) } else { Ok(false) };
+        let owned_id = id.to_owned();
+        self.delete_by(kind, id, move |store| store.delete(kind, &owned_id)).await
+    }
+
+    /// As `delete`, for a process or session of this server: its first record or output may be about to be written.
+    pub(crate) async fn delete_live(&self, kind: RecordKind, id: &str) -> Result<bool> {
+        let owned_id = id.to_owned();
+        self.delete_by(kind, id, move |store| store.delete_live(kind, &owned_id)).await
+    }
+
+    async fn delete_by(
+        &self,
+        kind: RecordKind,
+        id: &str,
+        delete: impl FnOnce(&Store) -> std::io::Result<bool> + Send + 'static,
+    ) -> Result<bool> {
+        let is_first_server = self.shared.link.epoch() <= 1;
+        match *self.shared.stage.borrow() {
+            // A server that is being replaced cannot delete any more.
+            Stage::Closed if self.shared.store.get().is_some() => return Err(Error::being_replaced()),
+            // Without history there is nothing to delete.
+            Stage::Closed => return Ok(false),
+            // Only an earlier server of this boot can have stored anything.
+            Stage::Retrying if is_first_server => return Ok(false),
+            _ => {}
         }
         let (shared, id) = (Arc::clone(&self.shared), id.to_owned());
         self.with_store(move |store| {
             let _gate = lock(&shared.record_gate);
             shared.commits.update(|inbox| inbox.forget(kind, &id));
-            let deleted = store.delete(kind, &id)?;
+            let deleted = delete(store)?;
             if deleted {
                 shared.maintenance.update(|inbox| inbox.pass_within(PURGE_DELAY, Instant::now()));
             }
@@ -408,10 +431,10 @@ impl Shared {
         self.stage.send_replace(Stage::Closed);
     }
 
-    /// As `turn_off`, while opening is tried again. True: the reason is new.
-    fn set_off(&self, reason: &str) -> bool {
+    /// The store cannot be opened, and is tried again. True: the reason is new.
+    fn report_retry(&self, reason: &str) -> bool {
         let old = lock(&self.health).off.replace(reason.to_owned());
-        self.stage.send_replace(Stage::Closed);
+        self.stage.send_replace(Stage::Retrying);
         old.as_deref() != Some(reason)
     }
 

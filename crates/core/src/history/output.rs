@@ -25,7 +25,7 @@ pub(super) const PIECE_BYTES: usize = 256 * 1024;
 const TURN_BYTES: u64 = 1 << 20;
 /// The writer is woken at the latest when this part of the window is not stored.
 const WAKE_WINDOW_PARTS: u64 = 4;
-/// A window with less room than this stops the program again and again.
+/// The program counts as stopped when the window has less room than this.
 const MAX_FULL_MARGIN: u64 = 512 * 1024;
 
 /// Serial numbers of leases; those of other readers are far smaller.
@@ -42,11 +42,11 @@ pub(super) struct Output {
     pace: Pace,
     /// No lease before: it slowed the program down too much.
     paused_until: Option<Instant>,
-    /// After the pause, continue at the head.
-    skips_to_head: bool,
     pub(super) ending: Ending,
     /// It is in the writer's queue.
     pub(super) is_queued: bool,
+    /// When the writer queues it, if nothing else happens.
+    pub(super) timer: Option<Instant>,
 }
 
 /// Whether more output is expected.
@@ -65,7 +65,7 @@ pub(super) enum TurnEnd {
     /// There is more.
     More,
     CaughtUp,
-    /// The lease was given up or lost; nothing is read before this time.
+    /// The lease was given up or lost; nothing is read before this time, unless the process ends.
     Paused(Instant),
     /// A limit of the store is reached: there is more room after the next maintenance.
     Full,
@@ -115,9 +115,9 @@ impl Output {
             lease: None,
             pace,
             paused_until: None,
-            skips_to_head: false,
             ending: Ending::Running,
             is_queued: false,
+            timer: None,
         };
         output.ensure_lease(shared, ring);
         Ok(Some(output))
@@ -140,12 +140,11 @@ impl Output {
             if until > Instant::now() && self.ending == Ending::Running {
                 return Ok(TurnEnd::Paused(until));
             }
-            self.end_pause(shared, ring);
+            self.paused_until = None;
         }
         self.ensure_lease(shared, ring);
         if let Verdict::GiveUp { pause } = self.pace.observe(self.observation(shared, ring)) {
             self.release_lease(shared);
-            self.skips_to_head = true;
             return Ok(self.pause(pause));
         }
         let turn_end = self.offset + TURN_BYTES;
@@ -222,14 +221,6 @@ impl Output {
         let until = Instant::now() + pause;
         self.paused_until = Some(until);
         TurnEnd::Paused(until)
-    }
-
-    fn end_pause(&mut self, shared: &Shared, ring: &LogReader) {
-        self.paused_until = None;
-        // The ring does not overwrite the rest after an exit.
-        if std::mem::take(&mut self.skips_to_head) && self.ending == Ending::Running {
-            self.skip_to(shared, ring.head());
-        }
     }
 
     // ---- the lease ----

@@ -38,7 +38,7 @@ pub(super) struct Observation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Continue,
-    /// Give the lease up, and start again at the head after this time.
+    /// Give the lease up, and continue after this time with what is then in the ring.
     GiveUp {
         pause: Duration,
     },
@@ -138,7 +138,9 @@ impl Pace {
         let stopped = std::mem::take(&mut self.stopped);
         self.running = Duration::ZERO;
         match self.free_rate {
-            Some((free_rate, _)) if stopped.rate() < free_rate / 2.0 => Verdict::GiveUp { pause: self.give_up(stopped) },
+            Some((free_rate, _)) if stopped.rate() < free_rate / 2.0 => {
+                Verdict::GiveUp { pause: self.give_up(stopped) }
+            }
             _ => Verdict::Continue,
         }
     }

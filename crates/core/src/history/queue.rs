@@ -17,7 +17,9 @@ const RECORD_DELAY: Duration = Duration::from_secs(1);
 /// Output is synced at most this long after it was appended. It is appended at most a second after it was printed.
 const SYNC_DELAY: Duration = Duration::from_millis(900);
 /// Output is synced at once when this much is not.
-const MAX_UNSYNCED_BYTES: u64 = 4 << 20;
+const SYNC_AT_BYTES: u64 = 4 << 20;
+/// Commands that wait while the writer hangs. More outputs are then not opened.
+const MAX_WAITING_COMMANDS: usize = 4096;
 /// Records that wait while the disk fails. More are dropped.
 const MAX_WAITING_RECORDS: usize = 20_000;
 
@@ -86,6 +88,17 @@ pub(super) struct WriterInbox {
     pub(super) closing: Option<Closing>,
 }
 
+impl WriterInbox {
+    /// Adds a command. False: the writer hangs, and no more outputs are opened, because each keeps a ring in memory.
+    pub(super) fn push(&mut self, command: Command) -> bool {
+        let is_accepted = self.commands.len() < MAX_WAITING_COMMANDS || !matches!(command, Command::Open { .. });
+        if is_accepted {
+            self.commands.push(command);
+        }
+        is_accepted
+    }
+}
+
 /// Records and bytes that are not on disk yet.
 #[derive(Default)]
 pub(super) struct CommitInbox {
@@ -136,7 +149,7 @@ impl CommitInbox {
 
     /// Bytes were appended; `unsynced` of all are not synced.
     pub(super) fn appended(&mut self, unsynced: u64, now: Instant) {
-        let at = if unsynced >= MAX_UNSYNCED_BYTES { now } else { now + SYNC_DELAY };
+        let at = if unsynced >= SYNC_AT_BYTES { now } else { now + SYNC_DELAY };
         self.sync_at = Some(self.sync_at.map_or(at, |earlier| earlier.min(at)));
     }
 
@@ -153,22 +166,28 @@ impl CommitInbox {
         self.is_writing = false;
     }
 
-    /// The next commit, or when to ask again.
-    pub(super) fn take(&mut self, now: Instant) -> Result<Commit, Option<Instant>> {
+    /// Whether a commit is due; if not, when to ask again.
+    pub(super) fn wait_due(&self, now: Instant) -> Result<(), Option<Instant>> {
         if self.is_closing {
-            self.is_writing = true;
-            let records = self.records.drain().map(|(_, record)| record).collect();
-            return Ok(Commit { records, sync: true, is_last: true });
+            return Ok(());
         }
         if let Some(retry_at) = self.retry_at.filter(|at| *at > now) {
             return Err(Some(retry_at));
         }
-        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        if !is_due(self.put_at) && !is_due(self.sync_at) {
-            return Err(self.put_at.into_iter().chain(self.sync_at).min());
+        let next = self.put_at.into_iter().chain(self.sync_at).min();
+        if next.is_some_and(|at| at <= now) { Ok(()) } else { Err(next) }
+    }
+
+    /// The next commit, or when to ask again.
+    pub(super) fn take(&mut self, now: Instant) -> Result<Commit, Option<Instant>> {
+        self.wait_due(now)?;
+        self.is_writing = true;
+        if self.is_closing {
+            let records = self.records.drain().map(|(_, record)| record).collect();
+            return Ok(Commit { records, sync: true, is_last: true });
         }
         self.retry_at = None;
-        self.is_writing = true;
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         let mut commit = Commit::default();
         if is_due(self.put_at) {
             commit.records = self.records.drain().map(|(_, record)| record).collect();
@@ -182,11 +201,16 @@ impl CommitInbox {
         Ok(commit)
     }
 
-    /// A commit has failed: it is repeated at `retry_at`, with the newest version of each record.
-    pub(super) fn retry(&mut self, commit: Commit, retry_at: Instant) {
-        for record in commit.records {
+    /// Records could not be written. Newer versions of them stay.
+    pub(super) fn put_back(&mut self, records: Vec<Record>) {
+        for record in records {
             self.records.entry((record.kind, record.id.clone())).or_insert(record);
         }
+    }
+
+    /// A commit has failed: it is repeated at `retry_at`, with the newest version of each record.
+    pub(super) fn retry(&mut self, commit: Commit, retry_at: Instant) {
+        self.put_back(commit.records);
         if !self.records.is_empty() {
             self.put_at.get_or_insert(retry_at);
         }
@@ -266,7 +290,7 @@ mod tests {
         let (mut inbox, start) = (CommitInbox::default(), Instant::now());
         inbox.appended(1, start);
         assert_eq!(inbox.take(start).err(), Some(Some(start + SYNC_DELAY)));
-        inbox.appended(MAX_UNSYNCED_BYTES, start);
+        inbox.appended(SYNC_AT_BYTES, start);
         assert!(inbox.take(start).ok().unwrap().sync);
         assert_eq!(inbox.take(start).err(), Some(None));
     }

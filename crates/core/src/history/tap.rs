@@ -4,7 +4,7 @@
 //! load unless the writer waits for this process.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::{Arc, OnceLock};
 
 use outlive_history::Span;
@@ -54,7 +54,8 @@ impl Tap {
 
     /// Whether the writer must be woken after a change of the log. At most one caller per wait gets true.
     pub(super) fn is_due(&self, log: &Log) -> bool {
-        let due_offset = self.due_offset.load(Relaxed);
+        // Acquire: `stored` was written before it.
+        let due_offset = self.due_offset.load(Acquire);
         if due_offset == NOT_WAITING {
             return false;
         }

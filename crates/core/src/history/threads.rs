@@ -111,7 +111,7 @@ fn open_store(shared: &Shared) -> Option<Arc<Store>> {
                 return None;
             }
         };
-        if started_at.elapsed() >= OPEN_TIMEOUT && shared.set_off(&reason) {
+        if started_at.elapsed() >= OPEN_TIMEOUT && shared.report_retry(&reason) {
             tracing::warn!(reason, "history is off; trying again");
         }
         if is_closed_within(shared, backoff.next()) {
@@ -145,10 +145,10 @@ fn is_closed_within(shared: &Shared, delay: Duration) -> bool {
 fn run_commits(shared: &Shared, store: &Store) {
     let mut backoff = Backoff::new();
     loop {
-        let mut commit = shared.commits.wait(|inbox: &mut CommitInbox| inbox.take(Instant::now()));
+        shared.commits.wait(|inbox: &mut CommitInbox| inbox.wait_due(Instant::now()));
+        let Some((commit, put)) = put_records(shared, store) else { continue };
         let is_last = commit.is_last;
-        commit.records = commit.records.into_iter().map(records::finish).collect();
-        match write(shared, store, &commit) {
+        match put.and_then(|()| if commit.sync { store.sync() } else { Ok(()) }) {
             Ok(()) => {
                 backoff.reset();
                 shared.set_health(Part::Records, None);
@@ -174,15 +174,17 @@ fn run_commits(shared: &Shared, store: &Store) {
     }
 }
 
-fn write(shared: &Shared, store: &Store, commit: &Commit) -> io::Result<()> {
-    if !commit.records.is_empty() {
-        let _gate = lock(&shared.record_gate);
-        store.put(&commit.records)?;
+/// Takes what is due and writes its records, as one step for a delete. `None`: nothing is due any more.
+fn put_records(shared: &Shared, store: &Store) -> Option<(Commit, io::Result<()>)> {
+    let _gate = lock(&shared.record_gate);
+    let mut commit = shared.commits.update(|inbox| inbox.take(Instant::now())).ok()?;
+    let records: Vec<_> = std::mem::take(&mut commit.records).into_iter().map(records::finish).collect();
+    let put = if records.is_empty() { Ok(()) } else { store.put(&records) };
+    if put.is_err() {
+        // Back into the inbox, where a delete finds them.
+        shared.commits.update(|inbox| inbox.put_back(records));
     }
-    if commit.sync {
-        store.sync()?;
-    }
-    Ok(())
+    Some((commit, put))
 }
 
 /// The `history-maintenance` thread: seals segments, enforces limits and purges deleted output.
@@ -217,19 +219,25 @@ fn run_maintenance(shared: &Shared, store: &Store) {
 
 fn run_pass(shared: &Shared, store: &Store) -> io::Result<()> {
     let is_closing = || shared.maintenance.read(|inbox| inbox.is_closing);
-    make_room(shared, || store.enforce_limits(clock::wall_ms()))?;
+    make_room(shared, store, || store.enforce_limits(clock::wall_ms()))?;
     // A busy program closes segments as fast as they are sealed, and reaches its limit before there is none left.
     while !is_closing() && store.seal_next()? {
-        make_room(shared, || store.enforce_size_limits())?;
+        make_room(shared, store, || store.enforce_size_limits())?;
     }
     while !is_closing() && store.purge()? {}
     Ok(())
 }
 
-/// Enforces limits. Outputs that wait for it continue; after a failure, they wait for the next pass.
-fn make_room(shared: &Shared, enforce: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-    shared.maintenance.update(|inbox| inbox.needs_room = false);
+/// Enforces limits. Outputs that wait for it continue; after a failure, or if nothing could be removed, they wait for
+/// the next pass.
+fn make_room(shared: &Shared, store: &Store, enforce: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    let is_needed = shared.maintenance.update(|inbox| std::mem::take(&mut inbox.needs_room));
     enforce()?;
-    shared.writer.update(|inbox| inbox.has_new_room = true);
+    if store.has_room_in_total() {
+        shared.writer.update(|inbox| inbox.has_new_room = true);
+    } else if is_needed {
+        shared.set_health(Part::Output, Some("the limit of the history is reached, and nothing can be removed".into()));
+        shared.maintenance.update(|inbox| inbox.pass_within(FAILED_PASS_DELAY, Instant::now()));
+    }
     Ok(())
 }

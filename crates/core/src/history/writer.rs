@@ -28,15 +28,17 @@ const STORE_TOGETHER: Duration = Duration::from_millis(250);
 /// How often an exited process with a background child is looked at.
 const OPEN_STREAM_INTERVAL: Duration = Duration::from_secs(5);
 /// The writer waits for a sync when this much is not synced: then the disk is too slow.
-const MAX_UNSYNCED_BYTES: u64 = 16 << 20;
+const STOP_AT_UNSYNCED_BYTES: u64 = 16 << 20;
 /// How often the writer looks whether a sync is done, if it is not told.
 const SYNC_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// A segment is closed after about this much.
-const SEGMENT_BYTES: u64 = 4 << 20;
-/// As `SEGMENT_BYTES`, for processes that print little: a segment has a limited number of frames.
-const SEGMENT_TURNS: u32 = 1024;
+/// The maintenance thread is notified after this much: the store has probably closed a segment.
+const ANNOUNCE_BYTES: u64 = 4 << 20;
+/// As `ANNOUNCE_BYTES`, for processes that print little: a segment has a limited number of frames.
+const ANNOUNCE_TURNS: u32 = 1024;
 /// Rings of exited processes that wait while the disk fails.
 const MAX_WAITING_RINGS: usize = 32;
+/// Processes that were started while the disk fails, and whose output is stored when it works again.
+const MAX_UNOPENED: usize = 256;
 /// How long a shutdown stores what is left.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -125,7 +127,7 @@ impl<'a> Writer<'a> {
     }
 
     fn is_sync_behind(&self) -> bool {
-        self.store.unsynced_bytes() >= MAX_UNSYNCED_BYTES
+        self.store.unsynced_bytes() >= STOP_AT_UNSYNCED_BYTES
     }
 
     fn can_store(&self) -> bool {
@@ -184,7 +186,7 @@ impl<'a> Writer<'a> {
 
     fn on_wake(&mut self, key: u64) {
         if self.outputs.get(&key).is_some_and(Output::wait_until_busy) {
-            self.timers.insert((Instant::now() + STORE_DELAY, key));
+            self.set_timer(key, Instant::now() + STORE_DELAY);
         } else {
             self.enqueue(key);
         }
@@ -193,12 +195,21 @@ impl<'a> Writer<'a> {
     fn end(&mut self, key: u64, ending: Ending) {
         let Some(output) = self.outputs.get_mut(&key) else { return };
         output.ending = output.ending.max(ending);
-        let waiting = || self.outputs.values().filter(|output| output.ending != Ending::Running).count();
-        if self.retry_at.is_some() && waiting() > MAX_WAITING_RINGS {
-            // The memory of a ring is worth more than output that may never be stored.
-            return self.remove(key);
+        let is_stuck = self.retry_at.is_some() || self.is_sync_behind();
+        if is_stuck && self.ended_keys().count() > MAX_WAITING_RINGS {
+            return self.give_up(key);
         }
         self.enqueue(key);
+    }
+
+    fn ended_keys(&self) -> impl Iterator<Item = u64> {
+        self.outputs.iter().filter(|(_, output)| output.ending != Ending::Running).map(|(key, _)| *key)
+    }
+
+    /// Does not store the rest of an output. The memory of a ring is worth more than output that may never be stored.
+    fn give_up(&mut self, key: u64) {
+        self.remove(key);
+        self.shared.log_released.notify_one();
     }
 
     fn enqueue(&mut self, key: u64) {
@@ -209,12 +220,24 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Queues an output at that time. It has one timer at the most.
+    fn set_timer(&mut self, key: u64, at: Instant) {
+        let Some(output) = self.outputs.get_mut(&key) else { return };
+        if let Some(earlier) = output.timer.replace(at) {
+            self.timers.remove(&(earlier, key));
+        }
+        self.timers.insert((at, key));
+    }
+
     fn queue_due(&mut self, now: Instant) {
         if self.timers.first().is_none_or(|(at, _)| *at > now) {
             return;
         }
         while let Some((_, key)) = self.timers.first().copied().filter(|(at, _)| *at <= now + STORE_TOGETHER) {
             self.timers.pop_first();
+            if let Some(output) = self.outputs.get_mut(&key) {
+                output.timer = None;
+            }
             self.enqueue(key);
         }
     }
@@ -235,7 +258,9 @@ impl<'a> Writer<'a> {
             Ok(end) => {
                 self.retry_at = None;
                 self.backoff.reset();
-                self.shared.set_health(Part::Output, None);
+                if end != TurnEnd::Full {
+                    self.shared.set_health(Part::Output, None);
+                }
                 self.after_turn(key, end);
             }
             Err(error) => {
@@ -248,7 +273,7 @@ impl<'a> Writer<'a> {
     fn after_turn(&mut self, key: u64, end: TurnEnd) {
         match end {
             TurnEnd::More => self.enqueue(key),
-            TurnEnd::Paused(until) => drop(self.timers.insert((until, key))),
+            TurnEnd::Paused(until) => self.set_timer(key, until),
             TurnEnd::Full => {
                 self.waiting_for_room.push(key);
                 self.shared.maintenance.update(|inbox| inbox.needs_room = true);
@@ -266,7 +291,7 @@ impl<'a> Writer<'a> {
         let Some(output) = self.outputs.get(&key) else { return };
         if output.wait_for_output() {
             if output.ending == Ending::Exited {
-                self.timers.insert((Instant::now() + OPEN_STREAM_INTERVAL, key));
+                self.set_timer(key, Instant::now() + OPEN_STREAM_INTERVAL);
             }
         } else {
             self.on_wake(key);
@@ -277,7 +302,7 @@ impl<'a> Writer<'a> {
     fn announce_bytes(&mut self, appended: u64) {
         self.unannounced_bytes += appended;
         self.unannounced_turns += u32::from(appended > 0);
-        if self.unannounced_bytes >= SEGMENT_BYTES || self.unannounced_turns >= SEGMENT_TURNS {
+        if self.unannounced_bytes >= ANNOUNCE_BYTES || self.unannounced_turns >= ANNOUNCE_TURNS {
             (self.unannounced_bytes, self.unannounced_turns) = (0, 0);
             self.shared.maintenance.update(|inbox| inbox.pass_within(Duration::ZERO, Instant::now()));
         }
@@ -290,10 +315,20 @@ impl<'a> Writer<'a> {
             output.release_lease(self.shared);
         }
         self.retry_at = Some(Instant::now() + self.backoff.next());
+        let surplus: Vec<u64> = self.ended_keys().skip(MAX_WAITING_RINGS).collect();
+        for key in surplus {
+            self.give_up(key);
+        }
+        let surplus = self.unopened.len().saturating_sub(MAX_UNOPENED);
+        self.unopened.drain(..surplus);
     }
 
     fn remove(&mut self, key: u64) {
+        self.unopened.retain(|(_, tap, _)| tap.key != key);
         if let Some(mut output) = self.outputs.remove(&key) {
+            if let Some(at) = output.timer {
+                self.timers.remove(&(at, key));
+            }
             output.tap.stop_waiting();
             output.release_lease(self.shared);
         }

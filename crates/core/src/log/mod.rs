@@ -80,7 +80,7 @@ enum Source {
     /// Shared memory that the holder writes.
     Ring(LogReader),
     Archived(ArchivedLog),
-    /// Nothing is in memory: the process belongs to an earlier boot.
+    /// Nothing is in memory: the process belongs to an earlier boot, or its log was dropped.
     Stored {
         end: StoredEnd,
         /// Offset after the last byte, stored or not.
@@ -90,7 +90,7 @@ enum Source {
     },
 }
 
-/// The end of a log of an earlier boot, from the stored record of its process.
+/// The end of a log that is not in memory, from the record of its process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StoredEnd {
     /// `None`: the process was lost with its boot.
@@ -171,7 +171,7 @@ impl Log {
         self.stored.get()
     }
 
-    /// Whether nothing will ever be added: the process belongs to an earlier boot. Readers end at the head.
+    /// Whether nothing will ever be added: it is not in memory. Readers end at the head.
     pub fn is_final(&self) -> bool {
         matches!(self.source, Source::Stored { .. })
     }

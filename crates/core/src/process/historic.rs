@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
+use std::time::Duration;
 
 use outlive_history::{Record as StoredRecord, RecordKind, Span};
 
@@ -64,7 +65,7 @@ impl Process {
     /// Whether the history stores the process once it has been started.
     pub(super) fn is_history_expected(&self, record: &Record) -> bool {
         let history = &self.services.history;
-        history.is_accepting() && record.is_historic() && !history.excludes(record.spec.tag.as_deref())
+        history.is_accepting() && record.wants_history() && !history.excludes(record.spec.tag.as_deref())
     }
 
     /// Stores the record, which is given as in the journal.
@@ -123,14 +124,18 @@ impl Process {
 
     /// Whether the history may have the process.
     pub(super) fn is_in_history(&self) -> bool {
-        self.is_historic() || self.tap().is_some() || self.read(|inner| inner.record.is_historic())
+        self.is_historic() || self.tap().is_some() || self.read(|inner| inner.record.wants_history())
     }
 
-    pub(super) async fn delete_history(&self) -> Result<()> {
+    pub(crate) async fn delete_history(&self) -> Result<()> {
         if let Some(tap) = self.tap() {
             self.services.history.discard_output(&tap);
         }
-        self.services.history.delete(RecordKind::Process, &self.id).await.map(drop)
+        let history = &self.services.history;
+        if self.is_historic() {
+            return history.delete(RecordKind::Process, &self.id).await.map(drop);
+        }
+        history.delete_live(RecordKind::Process, &self.id).await.map(drop)
     }
 
     // ---- reading ----
@@ -157,25 +162,30 @@ impl Process {
     /// of processes are compact, so what is stored of one is looked up again when it is needed.
     pub(super) fn release_tap(&self, memory_tail: u64) {
         let mut tap = lock(&self.tap);
-        if tap.as_ref().and_then(|tap| tap.span()).is_some_and(|span| span.start.load(Acquire) >= memory_tail) {
+        let start = tap.as_ref().and_then(|tap| tap.span()).map_or(0, |span| span.start.load(Acquire));
+        if start >= memory_tail {
             *tap = None;
         }
     }
 
-    /// Whether what is stored of the process is not known, and would have to be looked up.
-    pub(crate) fn has_released_tap(&self) -> bool {
-        self.tap().is_none() && self.read(|inner| self.is_history_expected(&inner.record))
+    /// Whether what is stored of an exited process is not known, and would have to be looked up.
+    pub(crate) fn has_unknown_span(&self) -> bool {
+        self.tap().is_none_or(|tap| tap.span().is_none()) && self.read(|inner| self.is_history_expected(&inner.record))
     }
 
-    /// Looks up what is stored of the process, before its log leaves the memory.
-    pub(crate) async fn recover_tap(&self) {
-        if !self.has_released_tap() {
+    /// Looks up what is stored of an exited process, before its log leaves the memory. Not for long if the disk fails:
+    /// its earlier output then counts as gone until the next server.
+    pub(crate) async fn recover_span(&self) {
+        const RECOVER_TIMEOUT: Duration = Duration::from_secs(1);
+        if !self.has_unknown_span() {
             return;
         }
         let id = self.id.clone();
-        match self.services.history.with_store(move |store| store.span(&id)).await {
-            Ok(span) => self.attach_span(&span),
-            Err(error) => tracing::debug!(id = self.id, %error, "cannot look up stored output"),
+        let lookup = self.services.history.with_store(move |store| store.span(&id));
+        if let Ok(Ok(span)) = tokio::time::timeout(RECOVER_TIMEOUT, lookup).await {
+            self.attach_span(&span);
+        } else {
+            tracing::warn!(id = self.id, "cannot look up stored output");
         }
     }
 
@@ -238,7 +248,6 @@ impl Process {
 mod tests {
     use std::collections::BTreeMap;
     use std::path::Path;
-    use std::time::Duration;
 
     use outlive_history::{ChunkMark, Piece, Store, Stream};
     use outlive_holder::log::{Cause, Exit};
@@ -381,15 +390,15 @@ mod tests {
         let record = started(&core, Some(exit()));
         store(&core, "0", &record).await;
         let process = Process::with_phase(Arc::clone(&core.services), record, Phase::Exited(exit()));
-        assert!(process.has_released_tap());
-        process.recover_tap().await;
+        assert!(process.has_unknown_span());
+        process.recover_span().await;
         let span = Arc::clone(process.tap().unwrap().span().unwrap());
         assert!(process.lacks_output_in_memory(0), "its log is not in memory");
         assert_eq!(span.start.load(Acquire), 0);
         process.release_tap(1);
-        assert!(!process.has_released_tap(), "the first byte is only in the history");
+        assert!(!process.has_unknown_span(), "the first byte is only in the history");
         process.release_tap(0);
-        assert!(process.has_released_tap());
+        assert!(process.has_unknown_span());
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -92,7 +92,7 @@ impl Process {
         };
         if record.generation > 1 {
             // It may get a new ring, and its earlier output is then only in the history.
-            self.recover_tap().await;
+            self.recover_span().await;
         }
         let outcome = match spawn_message(&record, brief, self.log_budget(&record.spec), log_end) {
             Ok(mut message) => {

@@ -55,7 +55,7 @@ impl SessionRegistry {
         lock(&self.by_id).remove(id);
     }
 
-    fn all(&self) -> Vec<Arc<Session>> {
+    pub(crate) fn all(&self) -> Vec<Arc<Session>> {
         lock(&self.by_id).values().cloned().collect()
     }
 

@@ -97,7 +97,7 @@ impl Session {
         ShellKind::parse(&lock(&self.inner).record.kind).unwrap_or(ShellKind::Dash)
     }
 
-    pub(super) fn shell(&self) -> Arc<Process> {
+    pub(crate) fn shell(&self) -> Arc<Process> {
         Arc::clone(&lock(&self.inner).shell)
     }
 
@@ -306,9 +306,19 @@ impl Session {
         };
         let outcome = tokio::time::timeout(DELETE_TIMEOUT, shell_and_task).await.unwrap_or(Ok(()));
         let deleted = tokio::time::timeout(DELETE_TIMEOUT, shell.delete(true)).await.unwrap_or(Ok(()));
+        let sinks: Vec<_> = lock(&self.inner).execs.values().filter_map(|exec| exec.sink()).collect();
         self.remove().await;
-        let forgotten = self.services.history.delete(RecordKind::Session, shell.id()).await;
-        outcome.and(deleted).and(forgotten.map(drop))
+        let forgotten = self.delete_history(shell.id(), &sinks).await;
+        outcome.and(deleted).and(forgotten)
+    }
+
+    /// Deletes what the history has of the session and its commands, and what is about to be written.
+    async fn delete_history(&self, shell: &str, sinks: &[Arc<Process>]) -> Result<()> {
+        self.services.history.delete_live(RecordKind::Session, shell).await?;
+        for sink in sinks {
+            sink.delete_history().await?;
+        }
+        Ok(())
     }
 
     /// Removes files, records and the registry entry, unless another session has the id by now.

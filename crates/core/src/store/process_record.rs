@@ -183,7 +183,7 @@ impl Record {
     }
 
     /// Whether the history stores the process: not plain runs, and of sessions only the output of clients' commands.
-    pub(crate) fn is_historic(&self) -> bool {
+    pub(crate) fn wants_history(&self) -> bool {
         self.is_durable() && (!self.hidden || self.session_shell.is_some()) && self.spec.history != Some(false)
     }
 

@@ -1,7 +1,7 @@
 //! Retention of exited processes: how long their records and logs are kept, and where the logs lie.
 //!
 //! ```text
-//! exited ──▶ log in its ring ──more than maxExitedRings──▶ log archived ──more than maxExitedLogBytes──▶ log dropped (410)
+//! exited ──▶ log in its ring ──more than maxExitedRings──▶ log archived ──more than maxExitedLogBytes──▶ log dropped (410, or read from the history)
 //!                                                                └── retainMs, maxExitedProcesses ──▶ record removed
 //! ```
 
@@ -194,9 +194,9 @@ impl Process {
 
     /// Drops the log of an exited process to free its memory. False: the log is in use.
     fn drop_log(&self) -> bool {
-        if self.has_released_tap() {
+        if self.has_unknown_span() {
             // This is a thread that may wait.
-            tokio::runtime::Handle::current().block_on(self.recover_tap());
+            tokio::runtime::Handle::current().block_on(self.recover_span());
         }
         let mut inner = self.lock();
         let Some(log) = Self::unreferenced_log(&inner, 1).cloned() else { return false };

@@ -37,7 +37,11 @@ impl OpenStore {
             let is_deleted = |record: &&Record| {
                 state.is_deleted(&record.id) || record.parent.as_deref().is_some_and(|parent| state.is_deleted(parent))
             };
-            records.iter().filter(|record| !is_deleted(record)).cloned().map(Change::PutRecord).collect()
+            let records = records.iter().filter(|record| !is_deleted(record));
+            // A process that the limits had removed was started again: what is stored of it counts from now on.
+            let is_retired = |record: &&Record| state.retired.contains(record.id.as_str());
+            let again = records.clone().filter(is_retired).map(|record| Change::RemoveTombstone(record.id.clone()));
+            records.cloned().map(Change::PutRecord).chain(again).collect()
         };
         if changes.is_empty() {
             return Ok(());

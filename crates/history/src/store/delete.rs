@@ -36,6 +36,16 @@ impl OpenStore {
         self.remove_records(&[(kind, id.to_owned())], Removal::Deleted)
     }
 
+    pub(super) fn delete_live(&self, kind: RecordKind, id: &str) -> io::Result<bool> {
+        // An append that has begun is stored, and found.
+        let _appender = lock(&self.appender);
+        let found = self.delete(kind, id)?;
+        if !found {
+            self.state().mark_deleted_in_advance(id);
+        }
+        Ok(found)
+    }
+
     /// Removes records with their children and output. False: there was nothing.
     pub(super) fn remove_records(&self, records: &[(RecordKind, String)], removal: Removal) -> io::Result<bool> {
         let mut writer = self.index.write();
@@ -64,7 +74,10 @@ impl OpenStore {
         {
             let mut state = self.state();
             for id in &targets.ids {
-                state.mark_deleted(id, removal == Removal::Deleted);
+                match removal {
+                    Removal::Deleted => state.mark_deleted(id),
+                    Removal::Retired => state.mark_retired(id),
+                }
             }
         }
         lock(&self.cache).clear();

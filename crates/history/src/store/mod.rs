@@ -124,6 +124,11 @@ impl Store {
         self.opened().is_ok_and(|open| open.has_room(process))
     }
 
+    /// The part of [`Self::has_room`] about the total.
+    pub fn has_room_in_total(&self) -> bool {
+        self.opened().is_ok_and(|open| open.has_room_in_total())
+    }
+
     /// Releases the memory that appending keeps for the next piece.
     pub fn release_buffers(&self) {
         if let Ok(open) = self.opened() {
@@ -177,6 +182,11 @@ impl Store {
     /// bytes. False: there is no such record, and no output of such a process.
     pub fn delete(&self, kind: RecordKind, id: &str) -> io::Result<bool> {
         self.opened()?.delete(kind, id)
+    }
+
+    /// As [`Self::delete`], for something whose first record or output may be about to be written: it is ignored then.
+    pub fn delete_live(&self, kind: RecordKind, id: &str) -> io::Result<bool> {
+        self.opened()?.delete_live(kind, id)
     }
 
     /// The stored range of a process; shared with its readers.

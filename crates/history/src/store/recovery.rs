@@ -79,8 +79,10 @@ impl OpenStore {
         state.segments = segments.into_iter().collect();
         for tombstone in tombstones {
             state.next_number = state.next_number.max(tombstone.raw_end);
-            if !state.is_deleted(&tombstone.id) {
-                state.mark_deleted(&tombstone.id, tombstone.purge);
+            if tombstone.purge && !state.is_deleted(&tombstone.id) {
+                state.mark_deleted(&tombstone.id);
+            } else if !tombstone.purge && !state.retired.contains(tombstone.id.as_str()) {
+                state.mark_retired(&tombstone.id);
             }
         }
         state.remove_raws_before(floor);

@@ -48,11 +48,12 @@ impl OpenStore {
     }
 
     pub(super) fn has_room(&self, process: &str) -> bool {
-        let reserved = self.limits.max_bytes / RESERVED_TOTAL_DIVISOR;
-        if self.used_bytes() >= self.limits.max_bytes - reserved {
-            return false;
-        }
-        self.state().processes.get(process).is_none_or(|known| known.grown_bytes < self.process_slack())
+        self.has_room_in_total()
+            && self.state().processes.get(process).is_none_or(|known| known.grown_bytes < self.process_slack())
+    }
+
+    pub(super) fn has_room_in_total(&self) -> bool {
+        self.used_bytes() < self.limits.max_bytes - self.limits.max_bytes / RESERVED_TOTAL_DIVISOR
     }
 
     fn process_slack(&self) -> u64 {

@@ -64,7 +64,7 @@ impl OpenStore {
             group.files.push((*number, raw.file.clone()));
         }
         let closed = state.raws.values().filter(|raw| raw.is_closed).count();
-        // The headers of frames do not count as live, so that a full raw segment has a little less.
+        // The file header does not count as live, so that a full raw segment has a little less.
         let is_full = |raw: &Raw| Raw::is_full(raw.len, raw.frame_count, self.segment_bytes);
         let has_full = group.files.iter().any(|(number, _)| is_full(&state.raws[number]));
         let is_ready = force || has_full || is_dead || bytes >= self.segment_bytes || closed > MAX_WAITING_RAWS;

@@ -23,7 +23,9 @@ pub(super) struct State {
     pub(super) segments: BTreeMap<u64, SegmentRow>,
     /// Ids that were deleted: nothing of them is read, and nothing is written.
     pub(super) deleted: HashSet<Arc<str>>,
-    /// The oldest of them that left the disk come first.
+    /// Ids that the limits removed, with a tombstone because raw segments have bytes of them.
+    pub(super) retired: HashSet<Arc<str>>,
+    /// The oldest of the deleted ids that left the disk come first.
     purged: VecDeque<Arc<str>>,
     /// For the next raw or sealed segment. Numbers are not reused.
     pub(super) next_number: u64,
@@ -93,7 +95,8 @@ pub(super) struct Raw {
     pub(super) last_at_ms: u64,
 }
 
-/// A raw segment is closed when it has this many frames: each takes memory until it is sealed.
+/// A raw segment is closed when it has this many frames: each takes memory until it is sealed. Recovery knows full
+/// segments by it, so a higher number needs a new version of the index.
 const MAX_RAW_FRAMES: usize = 1024;
 
 impl Raw {
@@ -181,17 +184,35 @@ impl State {
     }
 
     /// Nothing of the process can be read or appended any more.
-    pub(super) fn mark_deleted(&mut self, id: &str, remember: bool) {
-        self.drop_extents(id, |_| true);
+    pub(super) fn mark_deleted(&mut self, id: &str) {
+        self.empty(id);
         if let Some(state) = self.processes.remove(id) {
             state.span.deleted.store(true, Ordering::Release);
-            state.span.start.store(state.span.end.load(Ordering::Relaxed), Ordering::Release);
-            state.span.first_mark.store(state.span.end_mark.load(Ordering::Relaxed), Ordering::Release);
         }
-        if remember {
-            self.deleted.insert(id.into());
+        self.deleted.insert(id.into());
+    }
+
+    /// The limits have removed a process. If it is started again, it is stored again, from the end of its span on.
+    pub(super) fn mark_retired(&mut self, id: &str) {
+        self.empty(id);
+        self.retired.insert(id.into());
+    }
+
+    fn empty(&mut self, id: &str) {
+        self.drop_extents(id, |_| true);
+        if let Some(ProcessState { span, .. }) = self.processes.get(id) {
+            span.start.store(span.end.load(Ordering::Relaxed), Ordering::Release);
+            span.first_mark.store(span.end_mark.load(Ordering::Relaxed), Ordering::Release);
         }
         self.generation += 1;
+    }
+
+    /// A delete found nothing, but something may be about to be written.
+    pub(super) fn mark_deleted_in_advance(&mut self, id: &str) {
+        let id: Arc<str> = id.into();
+        self.deleted.insert(id.clone());
+        self.purged.push_back(id);
+        self.forget_purged();
     }
 
     /// The bytes of deleted ids have left the disk.
@@ -201,6 +222,10 @@ impl State {
                 self.purged.push_back(id.clone());
             }
         }
+        self.forget_purged();
+    }
+
+    fn forget_purged(&mut self) {
         while self.purged.len() > MAX_PURGED_IDS {
             if let Some(id) = self.purged.pop_front() {
                 self.deleted.remove(&id);
@@ -216,6 +241,7 @@ impl State {
                 Change::RemoveSegment(number) => drop(self.segments.remove(number)),
                 Change::Meta(MetaKey::RawFloor, floor) => self.remove_raws_before(*floor),
                 Change::RemoveBlock(..) => self.generation += 1,
+                Change::RemoveTombstone(id) => drop(self.retired.remove(id.as_str())),
                 _ => {}
             }
         }

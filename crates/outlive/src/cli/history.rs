@@ -251,7 +251,7 @@ fn describe_process(process: &Process, status: &HistoryStatus, gaps: &[Value]) -
         ("exited", time(process.exited_at_ms)),
         ("output", format!("{length}, offsets {} to {}", process.output_start, process.output_end)),
         ("gaps", if gaps.is_empty() { "none".to_owned() } else { format!("offsets {}", gaps.join(", ")) }),
-        ("stored", status.directory.clone().unwrap_or_else(|| "-".to_owned())),
+        ("on disk", status.describe()),
     ];
     let mut text = String::new();
     for (name, value) in lines {
@@ -348,7 +348,7 @@ mod tests {
     fn a_record_shows_where_the_output_is_and_its_gaps() {
         let process = json!({ "id": "proc_1", "command": "make", "args": ["all"], "status": "lost", "bootId": "b1",
             "startedAtMs": 0, "outputStart": 10, "outputEnd": 1034, "label": "a\u{1b}b" });
-        let status = HistoryStatus { directory: Some("/h".into()), ..HistoryStatus::default() };
+        let status = HistoryStatus { state: "on".into(), directory: Some("/h".into()), ..HistoryStatus::default() };
         let process = Process::from_json(process).unwrap();
         let shown = describe_process(&process, &status, &[json!({ "from": 20, "to": 30 })]);
         for line in [
@@ -359,7 +359,7 @@ mod tests {
             "started  1970-01-01T00:00:00.000Z",
             "output   1.0 KiB, offsets 10 to 1034",
             "gaps     offsets 20 to 30",
-            "stored   /h",
+            "on disk  stored in /h",
         ] {
             assert!(shown.lines().any(|shown| shown == line), "{line:?} is not in {shown}");
         }

@@ -45,7 +45,7 @@ pub(super) fn announcement(settings: &HistorySettings) -> String {
         let reason = if settings.off {
             "history is off"
         } else {
-            "neither the port nor HOME says where; name a directory with --history"
+            "with port 0, or without HOME, a directory must be named with --history"
         };
         return format!("output is not stored on disk: {reason}");
     };

@@ -115,3 +115,41 @@ fn deleting_a_session_deletes_its_commands() {
         assert!(!stored_files::file_contains(&path, "output-of-a-session"), "{path:?}");
     }
 }
+
+// Regression: output that was about to be stored when its session was deleted was stored after it.
+#[test]
+fn nothing_of_a_session_that_is_deleted_at_once_is_stored() {
+    let scratch = scratch_directory();
+    let directory = scratch.path().join("history");
+    let outlive = serve(&directory);
+    for number in 0..8 {
+        let id = format!("brief{number}");
+        assert_eq!(outlive.post("/v1/sessions", &json!({ "id": id, "shell": "bash" })).status, 200);
+        let command = format!("echo output-of-a-brief-session-{number}");
+        let exec = outlive.post(&format!("/v1/sessions/{id}/exec"), &json!({ "command": command }));
+        assert_eq!(exec.json["exitCode"], 0, "{}", exec.text());
+        assert_eq!(outlive.delete(&format!("/v1/sessions/{id}")).status, 204);
+    }
+    // Its output is stored later than theirs would be.
+    let last = outlive.start_process(json!({ "command": "echo", "args": ["the-last-marker"] }));
+    outlive.wait_exit(&last);
+    wait_stored(&directory, "the-last-marker");
+    collect_garbage(&outlive);
+    for path in stored_files::list(&directory) {
+        assert!(!stored_files::file_contains(&path, "output-of-a-brief-session"), "{path:?}");
+    }
+}
+
+#[test]
+fn a_session_in_use_is_not_deleted_from_the_history() {
+    let scratch = scratch_directory();
+    let outlive = serve(&scratch.path().join("history"));
+    assert_eq!(outlive.post("/v1/sessions", &json!({ "id": "used", "shell": "bash" })).status, 200);
+    assert_eq!(outlive.post("/v1/sessions/used/exec", &json!({ "command": "true" })).status, 200);
+    let history_id = crate::harness::eventually("the session is stored", || {
+        let sessions = outlive.get("/v1/history/sessions?boot=all").json;
+        sessions["sessions"][0]["historyId"].as_str().map(str::to_owned)
+    });
+    let response = outlive.delete(&format!("/v1/history/{history_id}"));
+    assert_eq!((response.status, response.code()), (409, "session_in_use".into()), "{}", response.text());
+}

@@ -154,3 +154,24 @@ fn sealing_waits_while_little_space_is_free() {
     assert!(store.seal_next().unwrap());
     assert_eq!(ranges(&store, "a"), [(0, 20_000)]);
 }
+
+// Regression: the tombstone of the removed output hid the new one after a crash, and readers kept the old range.
+#[test]
+fn a_process_that_the_limits_removed_is_stored_again_when_it_is_restarted() {
+    let disk = SimulatedDisk::new();
+    let limits = Limits { max_age_ms: 1000, ..UNLIMITED };
+    let store = open_with(&disk, limits);
+    store.put(&[record("a", Some(500))]).unwrap();
+    append_at(&store, "a", 0, 100, 400).unwrap();
+    let span = store.span("a").unwrap();
+    store.enforce_limits(2000).unwrap();
+    assert_eq!(ranges(&store, "a"), []);
+    store.put(&[record("a", None)]).unwrap();
+    append_at(&store, "a", 100, 100, 2100).unwrap();
+    assert_eq!(ranges(&store, "a"), [(100, 200)]);
+    assert_eq!((span.start.load(Ordering::Relaxed), span.end.load(Ordering::Relaxed)), (100, 200));
+    store.sync().unwrap();
+    drop(store);
+    let store = open_with(&disk, limits);
+    assert_eq!(ranges(&store, "a").last().map(|range| range.1), Some(200));
+}

@@ -203,6 +203,15 @@ fn a_deleted_process_is_ignored_from_then_on() {
 }
 
 #[test]
+fn a_deleted_process_without_anything_stored_is_not_stored_later() {
+    let store = open(&SimulatedDisk::new());
+    assert!(!store.delete_live(RecordKind::Process, "a").unwrap());
+    store.put(&[record("a", None)]).unwrap();
+    append(&store, "a", 0, 100).unwrap();
+    assert_eq!((store.record(RecordKind::Process, "a").unwrap(), ranges(&store, "a")), (None, vec![]));
+}
+
+#[test]
 fn a_purge_removes_the_bytes_from_every_file_and_leaves_the_others() {
     let disk = SimulatedDisk::new();
     let store = open(&disk);
