@@ -59,6 +59,8 @@ pub enum DirectoryError {
     IsLink(PathBuf),
     #[error("history directory {0} is not a directory; choose another path with --history DIR")]
     NotADirectory(PathBuf),
+    #[error("history directory {0} has other files and is open to others; choose an empty one with --history DIR")]
+    NotAHistory(PathBuf),
     #[error("history directory {0} is on a read-only file system; choose a writable one with --history DIR")]
     ReadOnly(PathBuf),
     #[error(
@@ -83,6 +85,7 @@ impl DirectoryError {
             Self::NotOwned(..) => "history_directory_not_owned",
             Self::IsLink(_) => "history_directory_is_link",
             Self::NotADirectory(_) => "history_directory_not_a_directory",
+            Self::NotAHistory(_) => "history_directory_not_a_history",
             Self::ReadOnly(_) => "history_directory_read_only",
             Self::NotPermitted(_) => "history_directory_not_permitted",
             Self::OnTmpfs(_) => "history_directory_on_tmpfs",
@@ -155,7 +158,8 @@ fn limits_for(file_system: FileSystem, file_system_bytes: u64) -> Limits {
     let max_bytes = most.min(share * MAX_FILE_SYSTEM_PERCENT);
     Limits {
         max_bytes,
-        max_process_bytes: MAX_PROCESS_BYTES.min(max_bytes),
+        // One flooding process must not remove the output of all others.
+        max_process_bytes: MAX_PROCESS_BYTES.min(max_bytes / 2),
         max_age_ms: MAX_AGE_MS,
         min_free_bytes: (share * MIN_FREE_PERCENT).clamp(*MIN_FREE_BYTES.start(), *MIN_FREE_BYTES.end()),
     }
@@ -203,12 +207,25 @@ fn is_link(path: &Path) -> bool {
         .is_ok_and(|status| FileType::from_raw_mode(status.st_mode) == FileType::Symlink)
 }
 
+/// Refuses a directory that others may enter and that has files of something else: it would be closed to them.
+fn check_content(path: &Path, descriptor: &OwnedFd) -> Result<(), DirectoryError> {
+    let fail = |error: Errno| DirectoryError::from_io(path, error.into());
+    let names =
+        fs::Dir::read_from(descriptor).map_err(fail)?.map(|entry| entry.map(|entry| entry.file_name().to_owned()));
+    let names = names.collect::<Result<Vec<_>, _>>().map_err(fail)?;
+    let is_ours = names.iter().any(|name| name.to_bytes() == LOCK_FILE.as_bytes());
+    // A new file system has the last one.
+    let is_empty = names.iter().all(|name| [&b"."[..], b"..", b"lost+found"].contains(&name.to_bytes()));
+    if is_ours || is_empty { Ok(()) } else { Err(DirectoryError::NotAHistory(path.to_owned())) }
+}
+
 /// Checks the owner and removes access of group and others.
 fn make_private(path: &Path, descriptor: &OwnedFd, status: &Stat) -> Result<(), DirectoryError> {
     if status.st_uid != rustix::process::geteuid().as_raw() {
         return Err(DirectoryError::NotOwned(path.to_owned(), status.st_uid));
     }
     if Mode::from_raw_mode(status.st_mode).intersects(Mode::RWXG | Mode::RWXO) {
+        check_content(path, descriptor)?;
         fs::fchmod(descriptor, Mode::RWXU).map_err(|error| DirectoryError::from_io(path, error.into()))?;
     }
     Ok(())
@@ -238,9 +255,9 @@ mod tests {
     }
 
     #[test]
-    fn a_process_may_not_have_more_than_the_total() {
+    fn a_process_may_not_have_more_than_half_of_the_total() {
         let limits = limits_for(FileSystem::Other, 1000 * MIB);
-        assert_eq!(limits.max_process_bytes, limits.max_bytes);
+        assert_eq!(limits.max_process_bytes, limits.max_bytes / 2);
         assert_eq!(limits_for(FileSystem::Other, 1 << 40).max_process_bytes, MAX_PROCESS_BYTES);
     }
 }

@@ -80,6 +80,43 @@ fn access_of_others_is_removed() {
 }
 
 #[test]
+fn a_directory_of_something_else_is_refused_and_stays_open_to_others() {
+    let scratch = scratch();
+    let path = scratch.path().join("history");
+    fs::create_dir(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(path.join("lost+found")).unwrap();
+    fs::write(path.join("other"), "x").unwrap();
+    assert_eq!(code_of(&path), "history_directory_not_a_history");
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o755);
+    fs::remove_file(path.join("other")).unwrap();
+    Directory::open(&path).unwrap();
+}
+
+#[test]
+fn files_that_others_may_have_placed_are_refused() {
+    let scratch = scratch();
+    let path = scratch.path().join("history");
+    let outside = scratch.path().join("outside");
+    fs::write(&outside, "precious").unwrap();
+    let disk = Directory::open(&path).unwrap().into_disk();
+    fs::hard_link(&outside, path.join("7.raw")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        path.join("8.raw"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .unwrap();
+    for name in ["7.raw", "8.raw"] {
+        let error = disk.open(name, false).err().unwrap();
+        assert!(error.to_string().contains(name), "{error}");
+    }
+    assert_eq!(fs::read(&outside).unwrap(), b"precious");
+}
+
+#[test]
 fn a_second_server_is_refused_until_the_first_one_closes() {
     let scratch = scratch();
     let path = scratch.path().join("history");

@@ -85,6 +85,8 @@ struct Shared {
     commits_ended: watch::Sender<u64>,
     /// How many requested maintenance passes are done.
     passes_done: watch::Sender<u64>,
+    /// Why the last one failed.
+    pass_failure: Mutex<Option<String>>,
     /// Held while records are taken from `commits` and written, or deleted, so that none is written after its deletion.
     record_gate: Mutex<()>,
     requests: Arc<Semaphore>,
@@ -156,6 +158,7 @@ impl History {
             reconciled: watch::Sender::new(false),
             commits_ended: watch::Sender::new(0),
             passes_done: watch::Sender::new(0),
+            pass_failure: Mutex::default(),
             record_gate: Mutex::default(),
             requests: Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS)),
             usage: Mutex::default(),
@@ -392,7 +395,11 @@ impl History {
         });
         let mut done = self.shared.passes_done.subscribe();
         let _ = done.wait_for(|done| *done >= number).await;
-        Ok(())
+        let failure = lock(&self.shared.pass_failure).clone();
+        failure.map_or(Ok(()), |reason| {
+            let message = format!("cannot maintain the history: {reason}; it is tried again");
+            Err(Error::Unavailable { code: "history_unavailable", message })
+        })
     }
 
     /// Closes the store for the next server, which finds unstored output in the rings.

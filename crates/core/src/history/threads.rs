@@ -1,6 +1,7 @@
 //! The threads of the history: opening and closing the store, writing records, and maintenance.
 
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
@@ -10,7 +11,7 @@ use outlive_history::Store;
 use outlive_history::directory::{Directory, DirectoryError};
 use outlive_holder::clock;
 
-use super::queue::{Commit, CommitInbox};
+use super::queue::{Closing, Commit, CommitInbox};
 use super::reader::HistoryReader;
 use super::{OpenStore, Part, Shared, records, writer};
 use crate::lock;
@@ -26,6 +27,7 @@ const PASS_INTERVAL: Duration = Duration::from_secs(10);
 const IDLE_PASS_INTERVAL: Duration = Duration::from_secs(10 * 60);
 /// A pass that failed leaves deleted output on disk, so it is repeated soon.
 const FAILED_PASS_DELAY: Duration = Duration::from_secs(5);
+const DAMAGED: &str = "the history is damaged; move its directory away to start a new one";
 /// Compression must not take processor time from programs.
 const MAINTENANCE_NICENESS: i32 = 15;
 
@@ -50,9 +52,20 @@ impl Backoff {
 
 pub(super) fn start(shared: &Arc<Shared>) {
     let thread_shared = Arc::clone(shared);
-    if let Err(error) = spawn("history", move || run(&thread_shared)) {
+    let run = move || {
+        if is_panic(|| run(&thread_shared)) {
+            thread_shared.turn_off(DAMAGED.to_owned());
+            thread_shared.passes_done.send_replace(u64::MAX);
+        }
+    };
+    if let Err(error) = spawn("history", run) {
         shared.turn_off(format!("cannot start a thread: {error}"));
     }
+}
+
+/// Runs `work`. True: it panicked, as the index does with some damaged files.
+fn is_panic(work: impl FnOnce()) -> bool {
+    std::panic::catch_unwind(AssertUnwindSafe(work)).is_err()
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
@@ -83,11 +96,25 @@ fn run(shared: &Arc<Shared>) {
     shared.turn_off("closed".to_owned());
 }
 
+/// Runs a helper of the `history` thread, which closes the history if the helper panics.
+fn close_on_panic(shared: &Shared, work: impl FnOnce()) {
+    if is_panic(work) {
+        tracing::error!(reason = DAMAGED, "history is closed");
+        shared.writer.update(|inbox| inbox.closing = Some(Closing::HandOver));
+    }
+}
+
 fn start_helpers(shared: &Arc<Shared>, store: &Arc<Store>) -> io::Result<[JoinHandle<()>; 2]> {
     let commits = (Arc::clone(shared), Arc::clone(store));
     let maintenance = (Arc::clone(shared), Arc::clone(store));
-    let commits = spawn("history-commit", move || run_commits(&commits.0, &commits.1))?;
-    let maintenance = spawn("history-maintenance", move || run_maintenance(&maintenance.0, &maintenance.1));
+    let commits = spawn("history-commit", move || {
+        let (shared, store) = commits;
+        close_on_panic(&shared, || run_commits(&shared, &store));
+    })?;
+    let maintenance = spawn("history-maintenance", move || {
+        let (shared, store) = maintenance;
+        close_on_panic(&shared, || run_maintenance(&shared, &store));
+    });
     // Without the second one, the first one must not wait forever.
     let maintenance = maintenance.inspect_err(|_| shared.commits.update(|inbox| inbox.is_closing = true))?;
     Ok([commits, maintenance])
@@ -207,8 +234,10 @@ fn run_maintenance(shared: &Shared, store: &Store) {
             Ok(Some(inbox.requested))
         });
         let Some(requested) = requested else { return };
-        if let Err(error) = run_pass(shared, store) {
-            tracing::debug!(%error, "a maintenance pass of the history failed");
+        let result = run_pass(shared, store);
+        *lock(&shared.pass_failure) = result.as_ref().err().map(ToString::to_string);
+        if let Err(error) = result {
+            tracing::warn!(%error, "a maintenance pass of the history failed; trying again");
             shared.maintenance.update(|inbox| inbox.pass_within(FAILED_PASS_DELAY, Instant::now()));
         }
         shared.update_usage(store);

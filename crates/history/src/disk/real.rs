@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use rustix::fs::{self, AtFlags, Mode, OFlags};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 
 use super::{Disk, DiskFile};
 
@@ -26,11 +26,24 @@ impl RealDisk {
     }
 }
 
+/// Refuses what another user may have placed in the directory before it was private.
+fn check_own_file(file: &OwnedFd, name: &str) -> io::Result<()> {
+    let status = fs::fstat(file)?;
+    let is_regular = FileType::from_raw_mode(status.st_mode) == FileType::RegularFile;
+    if is_regular && status.st_nlink <= 1 && status.st_uid == rustix::process::geteuid().as_raw() {
+        return Ok(());
+    }
+    let message = format!("{name} is not a file of this history; move it away");
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
+}
+
 impl Disk for RealDisk {
     fn open(&self, name: &str, create: bool) -> io::Result<Box<dyn DiskFile>> {
         let mut flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         flags.set(OFlags::CREATE | OFlags::EXCL, create);
-        let file = fs::openat(&self.directory, name, flags, Mode::RUSR | Mode::WUSR)?;
+        // NONBLOCK: another user may have placed a FIFO there before the directory was private.
+        let file = fs::openat(&self.directory, name, flags | OFlags::NONBLOCK, Mode::RUSR | Mode::WUSR)?;
+        check_own_file(&file, name)?;
         Ok(Box::new(RealFile(file.into())))
     }
 

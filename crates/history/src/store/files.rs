@@ -19,7 +19,9 @@ pub(super) enum FileName {
 
 impl FileName {
     pub(super) fn parse(name: &str) -> Self {
-        let number = |suffix| name.strip_suffix(suffix).and_then(|number: &str| number.parse().ok());
+        // As it is written: no sign and no zeros before it.
+        let parse = |digits: &str| digits.parse::<u64>().ok().filter(|number| number.to_string() == digits);
+        let number = |suffix| name.strip_suffix(suffix).and_then(parse);
         if name == NEW_INDEX {
             Self::Temporary
         } else if let Some(name) = name.strip_suffix(TEMPORARY_SUFFIX) {
@@ -57,6 +59,8 @@ mod tests {
         assert_eq!(FileName::parse(&new_segment(8)), FileName::Temporary);
         assert_eq!(FileName::parse(NEW_INDEX), FileName::Temporary);
         assert_eq!(FileName::parse(INDEX), FileName::Other);
-        assert_eq!(FileName::parse("lock"), FileName::Other);
+        for name in ["lock", "+5.raw", "007.raw", "x.seg", ".raw"] {
+            assert_eq!(FileName::parse(name), FileName::Other, "{name}");
+        }
     }
 }

@@ -103,11 +103,11 @@ impl OpenStore {
                 match FileName::parse(&name) {
                     FileName::Temporary => true,
                     FileName::Segment(number) => {
-                        state.next_number = state.next_number.max(number + 1);
+                        state.next_number = state.next_number.max(number.saturating_add(1));
                         !state.segments.contains_key(&number)
                     }
                     FileName::Raw(number) => {
-                        state.next_number = state.next_number.max(number + 1);
+                        state.next_number = state.next_number.max(number.saturating_add(1));
                         number < state.raw_floor
                     }
                     FileName::Other => false,

@@ -44,6 +44,8 @@ impl OpenStore {
     pub(super) fn enforce_size_limits(&self) -> io::Result<()> {
         let _maintenance = self.begin_maintenance()?;
         self.limit_processes(self.process_slack() / 2)?;
+        // A flood fills raw segments faster than they are sealed.
+        self.remove_dead_raws()?;
         self.limit_total()
     }
 

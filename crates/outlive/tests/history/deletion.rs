@@ -151,5 +151,5 @@ fn a_session_in_use_is_not_deleted_from_the_history() {
         sessions["sessions"][0]["historyId"].as_str().map(str::to_owned)
     });
     let response = outlive.delete(&format!("/v1/history/{history_id}"));
-    assert_eq!((response.status, response.code()), (409, "session_in_use".into()), "{}", response.text());
+    assert_eq!((response.status, response.code()), (409, "session_in_use"), "{}", response.text());
 }
