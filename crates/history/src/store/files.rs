@@ -19,8 +19,9 @@ pub(super) enum FileName {
 
 impl FileName {
     pub(super) fn parse(name: &str) -> Self {
-        // As it is written: no sign and no zeros before it.
-        let parse = |digits: &str| digits.parse::<u64>().ok().filter(|number| number.to_string() == digits);
+        // As it is written: no sign, no zeros before it, and far from the end of all numbers.
+        let is_written = |digits: &str, number: u64| number < u64::MAX / 2 && number.to_string() == digits;
+        let parse = |digits: &str| digits.parse().ok().filter(|number| is_written(digits, *number));
         let number = |suffix| name.strip_suffix(suffix).and_then(parse);
         if name == NEW_INDEX {
             Self::Temporary
@@ -59,7 +60,7 @@ mod tests {
         assert_eq!(FileName::parse(&new_segment(8)), FileName::Temporary);
         assert_eq!(FileName::parse(NEW_INDEX), FileName::Temporary);
         assert_eq!(FileName::parse(INDEX), FileName::Other);
-        for name in ["lock", "+5.raw", "007.raw", "x.seg", ".raw"] {
+        for name in ["lock", "+5.raw", "007.raw", "x.seg", ".raw", "18446744073709551615.raw"] {
             assert_eq!(FileName::parse(name), FileName::Other, "{name}");
         }
     }

@@ -443,8 +443,7 @@ mod tests {
     fn fields_missing_from_an_older_peers_message_are_zero() {
         let bytes = resized(|bytes| bytes.truncate(bytes.len() - 68));
         let Some(ToHolder::Spawn(older)) = ToHolder::decode(&bytes) else { panic!("not decoded") };
-        assert_eq!((older.log_budget, older.time_limit_at), (0, 0));
-        assert_eq!(older.log_start(), LogStart::default());
+        assert_eq!((older.log_budget, older.time_limit_at, older.log_start()), (0, 0, LogStart::default()));
         assert_eq!(older.limits, spawn().limits);
     }
 
