@@ -22,13 +22,13 @@ const SHORT_TIMEOUT: Duration = Duration::from_secs(30);
 
 const STATIC: &str = "-C target-feature=+crt-static -C relocation-model=static";
 
-/// The history compresses with the fastest level only, so the code of zstd's other levels is left out, and of its two
-/// decoders for different data the one that is slightly faster for some.
+/// The history compresses with the fastest level only, so the code of zstd's other levels is left out. So are variants
+/// that are slightly faster for some data or processors.
 const C_FLAGS: &str = "-DZSTD_EXCLUDE_DFAST_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_GREEDY_BLOCK_COMPRESSOR \
      -DZSTD_EXCLUDE_LAZY_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_LAZY2_BLOCK_COMPRESSOR \
      -DZSTD_EXCLUDE_BTLAZY2_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_BTOPT_BLOCK_COMPRESSOR \
      -DZSTD_EXCLUDE_BTULTRA_BLOCK_COMPRESSOR -DHUF_FORCE_DECOMPRESS_X1=1 \
-     -DZSTD_FORCE_DECOMPRESS_SEQUENCES_SHORT=1 -DZSTD_STRIP_ERROR_STRINGS=1";
+     -DZSTD_FORCE_DECOMPRESS_SEQUENCES_SHORT=1 -DZSTD_STRIP_ERROR_STRINGS=1 -DDYNAMIC_BMI2=0";
 
 /// Profile of the shipped binary.
 const SHIPPED_PROFILE: &str = "dist";
