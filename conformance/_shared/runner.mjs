@@ -1,5 +1,7 @@
 // Registers the checks of a suite and runs each with a time limit and one line of output.
 
+import { removeStaleLoginLock } from './login_lock.mjs';
+
 const TIME_LIMIT_SECONDS = 60;
 const registered = [];
 let failRunning = null;
@@ -24,6 +26,7 @@ export async function runAll(makeContext, only = []) {
   const tally = { passed: 0, failed: 0 };
   for (const entry of registered) {
     if (only.length > 0 && !only.includes(entry.name)) continue;
+    await removeStaleLoginLock();
     const error = await runOne(makeContext, entry);
     tally[error === null ? 'passed' : 'failed'] += 1;
     console.log(error === null ? `ok ${entry.name}` : `FAIL ${entry.name}: ${oneLine(error)}`);
