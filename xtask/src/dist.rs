@@ -23,8 +23,8 @@ const SHORT_TIMEOUT: Duration = Duration::from_secs(30);
 const STATIC: &str = "-C target-feature=+crt-static -C relocation-model=static";
 
 /// The history compresses with the fastest level only, so the code of zstd's other levels is left out. So are variants
-/// that are slightly faster for some data or processors.
-const C_FLAGS: &str = "-DZSTD_EXCLUDE_DFAST_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_GREEDY_BLOCK_COMPRESSOR \
+/// that are slightly faster for some data or processors. Compression runs in the background, so small is better than fast.
+const C_FLAGS: &str = "-Os -DZSTD_EXCLUDE_DFAST_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_GREEDY_BLOCK_COMPRESSOR \
      -DZSTD_EXCLUDE_LAZY_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_LAZY2_BLOCK_COMPRESSOR \
      -DZSTD_EXCLUDE_BTLAZY2_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_BTOPT_BLOCK_COMPRESSOR \
      -DZSTD_EXCLUDE_BTULTRA_BLOCK_COMPRESSOR -DHUF_FORCE_DECOMPRESS_X1=1 \
