@@ -8,6 +8,7 @@ import signal
 import time
 import urllib.request
 from contextlib import contextmanager
+from pathlib import Path
 
 REGISTERED = []
 TIME_LIMIT_S = 60
@@ -22,6 +23,7 @@ def check(function):
 
 
 def run_one(function, context):
+    _remove_stale_login_lock()
     if inspect.iscoroutinefunction(function):
         asyncio.run(_run_coroutine(function, context))
         return
@@ -37,6 +39,21 @@ async def _run_coroutine(function, context):
         await asyncio.wait_for(function(context), TIME_LIMIT_S)
     finally:
         await context.clean_up()
+
+
+def _remove_stale_login_lock():
+    """As login_lock.mjs: a killed login shell may leave a lock that delays all later ones."""
+    lock = Path.home() / ".pyenv/shims/.pyenv-shim"
+    if lock.exists() and not any(map(_is_rehash, Path("/proc").glob("[0-9]*/cmdline"))):
+        lock.unlink(missing_ok=True)
+
+
+def _is_rehash(command):
+    try:
+        return b"pyenv-rehash" in command.read_bytes()
+    except OSError:
+        # It has ended in the meantime.
+        return False
 
 
 @contextmanager
