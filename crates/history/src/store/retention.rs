@@ -44,8 +44,9 @@ impl OpenStore {
     pub(super) fn enforce_size_limits(&self) -> io::Result<()> {
         let _maintenance = self.begin_maintenance()?;
         self.limit_processes(self.process_slack() / 2)?;
-        // A flood fills raw segments faster than they are sealed.
+        // A flood fills segments faster than a whole pass takes.
         self.remove_dead_raws()?;
+        self.remove_dead_segments()?;
         self.limit_total()
     }
 

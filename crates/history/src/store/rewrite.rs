@@ -49,7 +49,7 @@ impl OpenStore {
     }
 
     /// Removes sealed segments of which nothing is left.
-    fn remove_dead_segments(&self) -> io::Result<()> {
+    pub(super) fn remove_dead_segments(&self) -> io::Result<()> {
         let dead: Vec<Change> = {
             let state = self.state();
             let dead = state.segments.iter().filter(|(_, row)| row.live_bytes == 0);
