@@ -62,10 +62,31 @@ export class Native {
   async killServer() {
     const { serverPid } = await this.native('GET', '/v1/health');
     process.kill(serverPid, 'SIGKILL');
+    await this.#waitForNextServer(serverPid);
+  }
+
+  /** Upgrades the server and returns when the old one has exited and the next one responds. */
+  async upgradeServer() {
+    const { serverPid } = await this.native('GET', '/v1/health');
+    await this.native('POST', '/v1/upgrade', {});
+    await eventually('the old server exits', () => !exists(serverPid));
+    await this.#waitForNextServer(serverPid);
+  }
+
+  async #waitForNextServer(oldPid) {
     // A kept-alive connection breaks; a new one waits in the backlog for the next server.
-    const probe = () => this.native('GET', '/v1/health').catch(() => ({ serverPid }));
-    await eventually('the next server', async () => (await probe()).serverPid !== serverPid);
+    const probe = () => this.native('GET', '/v1/health').catch(() => ({ serverPid: oldPid }));
+    await eventually('the next server', async () => (await probe()).serverPid !== oldPid);
     // The other kept-alive connections are broken too and would fail the next call. Using each one discards it.
     await Promise.all([...Array(CONNECTIONS)].map(probe));
+  }
+}
+
+function exists(pid) {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    if (error.code === 'ESRCH') return false;
+    throw error;
   }
 }

@@ -73,7 +73,7 @@ check('survival_upgrade_does_not_make_the_client_repeat_a_command', async (t) =>
   const gate = new Gate(t.cleanUpSteps);
   const running = t.client({ retryTimeoutMs: 60_000 }).commands.execute(`N=$((N+1)); ${gate.waitCommand}`, id).catch((error) => error);
   await gate.waitForArrivals();
-  await t.native('POST', '/v1/upgrade', {});
+  await t.upgradeServer();
   assert.equal((await running).name, 'OperationInterruptedError');
   // Releases a repeated run too.
   gate.release(2);
@@ -89,7 +89,7 @@ check('survival_upgrade_ends_streams_with_an_error_event', async (t) => {
   const socket = await t.socket(`${t.ws}/ws`);
   const events = t.events(stream);
   await eventually('up', async () => (await t.client().processes.getProcessLogs(processId)).stdout === 'up\n');
-  await t.native('POST', '/v1/upgrade', {});
+  await t.upgradeServer();
   const last = (await events).at(-1);
   assert.equal(last.type, 'error');
   assert.match(last.error, /replaced/);

@@ -115,7 +115,7 @@ check('survival_upgrade_ends_streams_with_unavailable', async (t) => {
     throw new Error('cut off');
   })();
   await t.waitForOutput(pid, 'up');
-  await t.native('POST', '/v1/upgrade', {});
+  await t.upgradeServer();
   assert.equal((await rest).error.code, 'unavailable');
   assert.equal((await t.info(pid)).status, 'running');
 });

@@ -81,7 +81,7 @@ checkInEmptyHome('survival_abort_reaches_a_command_of_the_previous_server', asyn
 check('survival_upgrade_closes_sockets_with_1012', async (t) => {
   const pty = await t.pty('echo up; exec cat');
   const terminal = await (await t.connect(pty.id)).waitFor('up');
-  await t.native('POST', '/v1/upgrade', {});
+  await t.upgradeServer();
   assert.equal((await terminal.waitForClose()).code, 1012);
   const again = await (await t.connect(pty.id, { cursor: terminal.cursor })).ready();
   assert.equal(again.text, '');

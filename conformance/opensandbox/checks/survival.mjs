@@ -94,7 +94,7 @@ check('survival_upgrade_ends_streams_and_closes_sockets_with_1012', async (t) =>
     if (event.type === 'init') id = event.text;
     if (event.type === 'stdout') break;
   }
-  await t.native('POST', '/v1/upgrade', {});
+  await t.upgradeServer();
   assert.equal((await socket.waitForClose()).code, 1012);
   gate.release();
   const rest = await t.collectStream('GET', `/command/${id}/resume`);
