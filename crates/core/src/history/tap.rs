@@ -62,8 +62,8 @@ impl Tap {
         let Some(ring) = log.ring() else { return false };
         let head = ring.head();
         let stored = self.stored.load(Relaxed);
-        // Chunk marks can run out before the bytes do.
-        let mut is_due = head >= due_offset || ring.is_blocked() && head > stored;
+        // Chunk marks can run out before the bytes do. The last stream may close after the exit.
+        let mut is_due = head >= due_offset || ring.is_blocked() && head > stored || log.is_complete();
         if !is_due && due_offset == stored + 1 {
             // A change without output, such as a closed pipe, has used up the request for the next byte.
             ring.request_wakeup();

@@ -156,6 +156,25 @@ async fn output_before_an_exit_is_stored_and_the_log_released() {
     wait_until("released", || Arc::strong_count(&program.log) == 1).await;
 }
 
+// Regression: the writer looked at it every five seconds, so thousands of short processes kept their rings.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_is_released_when_the_last_stream_closes_after_the_exit() {
+    let directory = tempfile::tempdir().unwrap();
+    let history = opened(directory.path()).await;
+    let program = Program::start(&history, "p", 1);
+    wait_until("opened", || program.tap.span().is_some()).await;
+    program.writer.set_open_streams(1);
+    assert!(program.print(&history, b"bye"));
+    program.writer.set_exit(Ok(0), Cause::SelfExit, 1);
+    history.drain_output(&program.tap);
+    wait_until("stored", || program.stored_end() == 3).await;
+    assert!(program.print(&history, b", from a child"));
+    wait_until("stored", || program.stored_end() == program.log.head()).await;
+    program.writer.set_open_streams(0);
+    program.record(&history);
+    wait_until("released", || Arc::strong_count(&program.log) == 1).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_process_is_not_stored_again() {
     let directory = tempfile::tempdir().unwrap();

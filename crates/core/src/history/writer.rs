@@ -25,8 +25,9 @@ use crate::log::Log;
 const STORE_DELAY: Duration = Duration::from_secs(1);
 /// Outputs that are due within this time are stored together, and so synced together.
 const STORE_TOGETHER: Duration = Duration::from_millis(250);
-/// How often an exited process with a background child is looked at.
-const OPEN_STREAM_INTERVAL: Duration = Duration::from_secs(5);
+/// How often an exited process with a background child is looked at. Usually a wake-up tells that it is gone, but holders
+/// of older versions do not count streams.
+const OPEN_STREAM_INTERVAL: Duration = Duration::from_secs(60);
 /// The writer waits for a sync when this much is not synced: then the disk is too slow.
 const STOP_AT_UNSYNCED_BYTES: u64 = 16 << 20;
 /// How often the writer looks whether a sync is done, if it is not told.
@@ -185,7 +186,8 @@ impl<'a> Writer<'a> {
     }
 
     fn on_wake(&mut self, key: u64) {
-        if self.outputs.get(&key).is_some_and(Output::wait_until_busy) {
+        let can_wait = |output: &Output| !output.is_complete() && output.wait_until_busy();
+        if self.outputs.get(&key).is_some_and(can_wait) {
             self.set_timer(key, Instant::now() + STORE_DELAY);
         } else {
             self.enqueue(key);
@@ -290,7 +292,10 @@ impl<'a> Writer<'a> {
     fn wait_or_delay(&mut self, key: u64) {
         let Some(output) = self.outputs.get(&key) else { return };
         if output.wait_for_output() {
-            if output.ending == Ending::Exited {
+            if output.is_complete() {
+                // The last stream was closed just before the wake-up was requested.
+                self.enqueue(key);
+            } else if output.ending == Ending::Exited {
                 self.set_timer(key, Instant::now() + OPEN_STREAM_INTERVAL);
             }
         } else {

@@ -255,6 +255,11 @@ impl Log {
         self.ring().and_then(LogReader::open_streams).is_some_and(|count| count > 0)
     }
 
+    /// Whether the process has exited and nothing can write to the log any more.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.exit().is_some() && self.ring().is_none_or(|ring| ring.open_streams() == Some(0))
+    }
+
     pub fn input_offset(&self) -> u64 {
         match &self.source {
             Source::Ring(ring) => ring.input_offset(),

@@ -243,6 +243,15 @@ impl Process {
         crate::crash_point::reach("record_put");
     }
 
+    /// Writes a record of which only the place of the log has changed, which the history does not store.
+    pub(crate) fn save_log_place(&self, inner: &Inner) {
+        if !inner.removed && !self.is_historic() {
+            let put = Change::Put { name: Record::name(&self.id), value: inner.record.encode() };
+            drop(self.services.journal.append(&[put]));
+            crate::crash_point::reach("record_put");
+        }
+    }
+
     fn announce_update(&self, inner: &mut Inner, why: crate::events::UpdateReason) {
         self.announce(inner, Kind::Updated(why));
     }
