@@ -31,8 +31,9 @@ const OMITTED: [&str; 14] = [
 const OMITTED_IN_SPEC: [&str; 8] =
     ["env", "envMode", "stdinMode", "limits", "history", "maxLogBytes", "retainMs", "noNewPrivileges"];
 
-/// The stored form of a process's record, which is given as in the journal.
-pub(super) fn process_body(journal: &[u8]) -> Vec<u8> {
+/// The stored form of a process's record, which is given as in the journal. The time of its exit is that of its end,
+/// which the store has.
+pub(super) fn process_body(journal: &[u8], ended_at_ms: Option<u64>) -> Vec<u8> {
     let Ok(Value::Object(mut record)) = serde_json::from_slice(journal) else { return Vec::new() };
     omit(&mut record, &OMITTED);
     if let Some(Value::Object(spec)) = record.get_mut("spec") {
@@ -40,7 +41,10 @@ pub(super) fn process_body(journal: &[u8]) -> Vec<u8> {
         spec.retain(|name, value| !(is_empty(value) || name == "owner" && value == "user"));
     }
     if let Some(Value::Object(exit)) = record.get_mut("exit") {
-        exit.retain(|_, value| !value.is_null());
+        let is_end = |name: &str, value: &Value| {
+            name == "at_ms" && ended_at_ms.is_some_and(|at_ms| value == &Value::from(at_ms))
+        };
+        exit.retain(|name, value| !value.is_null() && !is_end(name, value));
     }
     record.retain(|_, value| !is_empty(value) && value != &Value::from(0));
     serde_json::to_vec(&record).unwrap_or_default()
@@ -67,6 +71,9 @@ pub(crate) fn process_record(stored: &StoredRecord) -> serde_json::Result<Record
     record.insert("key".into(), 0.into());
     record.insert("created_at_ms".into(), stored.created_at_ms.into());
     record.entry("generation").or_insert_with(|| 0.into());
+    if let (Some(Value::Object(exit)), Some(ended_at_ms)) = (record.get_mut("exit"), stored.ended_at_ms) {
+        exit.entry("at_ms").or_insert_with(|| ended_at_ms.into());
+    }
     serde_json::from_value(Value::Object(record))
 }
 
@@ -150,7 +157,7 @@ fn decode<T: for<'a> Deserialize<'a>>(stored: &StoredRecord) -> Option<T> {
 /// The stored form of a record, before it is written.
 pub(super) fn finish(mut record: StoredRecord) -> StoredRecord {
     if record.kind == RecordKind::Process {
-        record.body = process_body(&record.body);
+        record.body = process_body(&record.body, record.ended_at_ms);
     }
     record
 }
@@ -168,9 +175,9 @@ mod tests {
             id: record.id.clone(),
             boot: "b".into(),
             created_at_ms: record.created_at_ms,
-            ended_at_ms: None,
+            ended_at_ms: record.exit.map(|exit| Exit::from(exit).at_ms),
             parent: None,
-            body: process_body(&record.encode()),
+            body: process_body(&record.encode(), record.exit.map(|exit| Exit::from(exit).at_ms)),
         }
     }
 
@@ -187,15 +194,16 @@ mod tests {
         let mut record = exited(Spec { command: "deploy".into(), args: vec!["--now".into()], ..Spec::default() });
         record.spec.env.insert("TOKEN".into(), Some("hunter2".into()));
         record.idempotency = Some(Idempotency { key: "start/hunter2".into(), request_hash: 7 });
-        let body = String::from_utf8(process_body(&record.encode())).unwrap();
+        let body = String::from_utf8(process_body(&record.encode(), None)).unwrap();
         assert!(!body.contains("hunter2") && !body.contains("TOKEN"), "{body}");
         assert!(body.contains("deploy") && body.contains("--now"), "{body}");
     }
 
     #[test]
     fn the_record_of_a_short_process_is_small() {
-        let body = process_body(&exited(Spec { command: "true".into(), ..Spec::default() }).encode());
-        assert!(body.len() <= 160, "{} bytes: {}", body.len(), String::from_utf8_lossy(&body));
+        let body =
+            process_body(&exited(Spec { command: "true".into(), ..Spec::default() }).encode(), Some(1_700_000_000_123));
+        assert!(body.len() <= 140, "{} bytes: {}", body.len(), String::from_utf8_lossy(&body));
     }
 
     #[test]

@@ -25,7 +25,9 @@ use std::io;
 
 use outlive_holder::log::Stream;
 
-pub use block::{BlockEncoder, BlockEntry, BlockMerger, EncodedBlock, decode_block, encode_block, merge_blocks};
+pub use block::{
+    BlockEncoder, BlockEntry, BlockMerger, COMPRESSION_LEVEL, EncodedBlock, decode_block, encode_block, merge_blocks,
+};
 pub use frame::{
     FrameHeader, FrameReader, RawScan, ScannedFrame, decode_frame, decode_frame_header, encode_frame, scan_raw,
     split_piece,

@@ -5,6 +5,7 @@
 //! whether the failed commit happened.
 
 mod backend;
+mod body;
 mod query;
 mod tables;
 

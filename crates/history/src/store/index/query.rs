@@ -6,6 +6,7 @@ use redb::ReadableTable;
 use redb::ReadableTableMetadata;
 
 use super::View;
+use super::body::BodyDecoder;
 use super::tables::{
     BLOCKS, BOOTS, BlockRow, CHILDREN, KINDS, META, MetaKey, RETENTION, SEGMENTS, SHORT_RAWS, STILL_RUNNING,
     SegmentRow, TOMBSTONES, Tombstone, kind_from_u8, record_from_row, records_table,
@@ -34,7 +35,7 @@ impl View {
 
     pub(in crate::store) fn record(&self, kind: RecordKind, id: &str) -> Query<Option<Record>> {
         let table = self.transaction.open_table(records_table(kind))?;
-        Ok(table.get(id)?.map(|row| record_from_row(kind, id, row.value())))
+        Ok(table.get(id)?.map(|row| record_from_row(kind, id, row.value(), &mut BodyDecoder::default())))
     }
 
     pub(in crate::store) fn records(&self, filter: &RecordFilter) -> Query<Vec<Record>> {
@@ -43,12 +44,13 @@ impl View {
             None => Vec::new(),
         };
         if filter.parent.is_none() {
+            let mut decoder = BodyDecoder::default();
             for kind in KINDS.into_iter().filter(|kind| filter.kind.is_none_or(|wanted| wanted == *kind)) {
                 for row in self.transaction.open_table(records_table(kind))?.iter()? {
                     let (id, row) = row?;
                     let row = row.value();
                     if filter.boot.as_deref().is_none_or(|boot| boot == row.0) {
-                        records.push(record_from_row(kind, id.value(), row));
+                        records.push(record_from_row(kind, id.value(), row, &mut decoder));
                     }
                 }
             }

@@ -2,10 +2,11 @@
 
 use redb::{ReadableTable, Table, TableDefinition, WriteTransaction};
 
+use super::body::{BodyDecoder, BodyEncoder};
 use crate::format::BlockEntry;
 use crate::{Boot, Record, RecordKind};
 
-/// Boot, creation, end, parent, key in [`RETENTION`], body.
+/// Boot, creation, end, parent, key in [`RETENTION`], encoded body.
 pub(super) type RecordRow = (&'static str, u64, Option<u64>, Option<&'static str>, u64, &'static [u8]);
 pub(super) type RecordTable = TableDefinition<'static, &'static str, RecordRow>;
 
@@ -137,6 +138,7 @@ pub(super) struct Tables<'txn> {
     short_raws: Table<'txn, u64, ()>,
     boots: Table<'txn, &'static str, (u64, u64)>,
     meta: Table<'txn, &'static str, u64>,
+    body_encoder: BodyEncoder,
 }
 
 impl<'txn> Tables<'txn> {
@@ -152,6 +154,7 @@ impl<'txn> Tables<'txn> {
             short_raws: transaction.open_table(SHORT_RAWS)?,
             boots: transaction.open_table(BOOTS)?,
             meta: transaction.open_table(META)?,
+            body_encoder: BodyEncoder::default(),
         })
     }
 
@@ -199,7 +202,8 @@ impl<'txn> Tables<'txn> {
         let (kind, id) = (record.kind, record.id.as_str());
         let retention_at = record.ended_at_ms.or(assumed_end).unwrap_or(STILL_RUNNING);
         let parent = record.parent.as_deref();
-        let row = (record.boot.as_str(), record.created_at_ms, record.ended_at_ms, parent, retention_at, &*record.body);
+        let body = self.body_encoder.encode(&record.body)?;
+        let row = (record.boot.as_str(), record.created_at_ms, record.ended_at_ms, parent, retention_at, &*body);
         let replaced = self.records(kind).insert(id, row)?.map(|old| {
             let (_, _, _, parent, retention_at, _) = old.value();
             (parent.map(str::to_owned), retention_at)
@@ -217,7 +221,7 @@ impl<'txn> Tables<'txn> {
     fn remove_record(&mut self, kind: RecordKind, id: &str) -> Result<Option<Record>, redb::Error> {
         let removed = self.records(kind).remove(id)?.map(|old| {
             let row = old.value();
-            (record_from_row(kind, id, row), row.4)
+            (record_from_row(kind, id, row, &mut BodyDecoder::default()), row.4)
         });
         let Some((record, retention_at)) = removed else { return Ok(None) };
         self.remove_references(kind, id, record.parent.as_deref(), retention_at)?;
@@ -271,18 +275,17 @@ fn copy_table<K: redb::Key, V: redb::Value>(
     Ok(())
 }
 
+/// A record whose body is damaged has an empty one: the others can still be listed.
 pub(super) fn record_from_row(
     kind: RecordKind,
     id: &str,
     (boot, created_at_ms, ended_at_ms, parent, _, body): (&str, u64, Option<u64>, Option<&str>, u64, &[u8]),
+    decoder: &mut BodyDecoder,
 ) -> Record {
-    Record {
-        kind,
-        id: id.to_owned(),
-        boot: boot.to_owned(),
-        created_at_ms,
-        ended_at_ms,
-        parent: parent.map(str::to_owned),
-        body: body.to_vec(),
-    }
+    let body = decoder.decode(body).unwrap_or_else(|error| {
+        tracing::warn!(%error, id, "history: cannot read a record");
+        Vec::new()
+    });
+    let parent = parent.map(str::to_owned);
+    Record { kind, id: id.to_owned(), boot: boot.to_owned(), created_at_ms, ended_at_ms, parent, body }
 }
