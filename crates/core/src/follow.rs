@@ -27,8 +27,9 @@ pub enum FollowEvent {
     Started,
     /// Bytes of one stream, starting at `offset`.
     Output { offset: u64, stream: Stream, bytes: Bytes },
-    /// These offsets are gone: overwritten before the reader read them, and not in the history. Output continues at `to`.
-    Gap { from: u64, to: u64 },
+    /// These offsets are gone: overwritten before the reader read them, and not in the history. Output continues at
+    /// `to_offset`.
+    Gap { from_offset: u64, to_offset: u64 },
     /// The command has ended, and every byte it wrote before has been delivered. Last event.
     Exited(Ending),
     /// The end of the command will never be known here. Last event.
@@ -272,7 +273,7 @@ fn to_event(item: Item) -> Option<FollowEvent> {
     match item {
         Item::BecameLive => None,
         Item::Bytes { offset, stream, bytes } => Some(FollowEvent::Output { offset, stream, bytes }),
-        Item::Gap { from, to } => Some(FollowEvent::Gap { from, to }),
+        Item::Gap { from_offset, to_offset } => Some(FollowEvent::Gap { from_offset, to_offset }),
         Item::Exit(exit) => Some(FollowEvent::Exited(Ending::Process(exit))),
         Item::End => Some(FollowEvent::Failed(Error::process_lost())),
     }

@@ -16,8 +16,8 @@ use crate::history::reader::BlockKey;
 pub enum Start {
     /// At this absolute offset.
     At(u64),
-    /// This many bytes before the head, or at the oldest byte there is.
-    Tail(u64),
+    /// At the last bytes: this many before the head, or at the oldest byte there is.
+    LastBytes(u64),
     /// At the head: only output from now on.
     Head,
     /// At the oldest byte there is.
@@ -54,14 +54,15 @@ impl StreamFilter {
 pub enum Item {
     /// Bytes of one stream, the first of them at `offset`.
     Bytes { offset: u64, stream: Stream, bytes: Bytes },
-    /// The bytes from `from` to `to` are neither in memory nor in the history; reading continues at `to`.
-    Gap { from: u64, to: u64 },
+    /// The bytes from `from_offset` to before `to_offset` are neither in memory nor in the history. Reading continues at
+    /// `to_offset`.
+    Gap { from_offset: u64, to_offset: u64 },
     /// The reader was too slow for too long: from here on the program does not wait for it.
     BecameLive,
     /// The exit. Every byte before it has been yielded.
     Exit(Exit),
-    /// Nothing follows, ever: the process belongs to an earlier boot. There was an `Exit` before unless the process was
-    /// lost with that boot.
+    /// Nothing follows, ever: the log [is stored only](Log::is_stored_only). There was an `Exit` before, unless the
+    /// process was lost with an earlier boot, or its next generation is about to start in a new log.
     End,
 }
 
@@ -107,7 +108,7 @@ impl Cursor {
     pub fn new(log: Arc<Log>, start: Start, flow: Flow, filter: StreamFilter) -> Self {
         let mut offset = match start {
             Start::At(offset) => offset.min(log.head()),
-            Start::Tail(bytes) => log.head().saturating_sub(bytes).max(log.tail()),
+            Start::LastBytes(bytes) => log.head().saturating_sub(bytes).max(log.tail()),
             Start::Head => log.head(),
             Start::Oldest => log.tail(),
         };
@@ -230,7 +231,7 @@ impl Cursor {
             match self.step(max_bytes) {
                 Step::Item(item) => return item,
                 Step::NeedsBlock => self.load_block().await,
-                Step::AtHead if self.log.is_final() => return Item::End,
+                Step::AtHead if self.log.is_stored_only() => return Item::End,
                 Step::AtHead => {
                     let log = Arc::clone(&self.log);
                     let (offset, exit_seen) = (self.offset, self.exit_seen);
@@ -298,7 +299,7 @@ impl Cursor {
                 if self.move_to_successor() {
                     continue;
                 }
-                if self.log.is_final() && !std::mem::replace(&mut self.end_yielded, true) {
+                if self.log.is_stored_only() && !std::mem::replace(&mut self.end_yielded, true) {
                     return Step::Item(Item::End);
                 }
                 return Step::AtHead;
@@ -308,10 +309,10 @@ impl Cursor {
                 Ok(Some(item)) => return Step::Item(item),
                 Ok(None) => {}
                 Err(OverwrittenError { oldest }) => {
-                    let Some(to) = self.missing_until(oldest) else { return Step::NeedsBlock };
-                    let from = std::mem::replace(&mut self.offset, to);
+                    let Some(to_offset) = self.missing_until(oldest) else { return Step::NeedsBlock };
+                    let from_offset = std::mem::replace(&mut self.offset, to_offset);
                     self.mark = None;
-                    return Step::Item(Item::Gap { from, to });
+                    return Step::Item(Item::Gap { from_offset, to_offset });
                 }
             }
         }

@@ -241,7 +241,9 @@ mod tests {
             (0..50).for_each(|_| world.print(10, Stream::Stdout));
             world.store(0, 1000);
             assert!(world.log.memory_tail() > start);
-            assert!(matches!(without_history.try_next(10), Some(Item::Gap { from, .. }) if from == start));
+            assert!(
+                matches!(without_history.try_next(10), Some(Item::Gap { from_offset, .. }) if from_offset == start)
+            );
             assert_eq!(cursor.try_next(10), None);
             assert!(matches!(cursor.next_now(10).await, Some(Item::Bytes { offset, .. }) if offset == start));
         });

@@ -41,7 +41,7 @@ struct TailSearch {
 
 pub(super) enum EntryStep {
     Entry(Entry),
-    Gap { from: u64, to: u64 },
+    Gap { from_sequence: u64, to_sequence: u64 },
 }
 
 /// Where the history has the next entry.
@@ -196,11 +196,11 @@ impl Entries {
 
     /// The entries before mark `number` are missing.
     fn skip_missing(&mut self, number: u64) -> ControlFlow<Step<EntryStep>> {
-        let from = std::mem::replace(&mut self.next, number) + 1;
+        let from_sequence = std::mem::replace(&mut self.next, number) + 1;
         if !self.started {
             return ControlFlow::Continue(());
         }
-        ControlFlow::Break(Step::Item(EntryStep::Gap { from, to: number + 1 }))
+        ControlFlow::Break(Step::Item(EntryStep::Gap { from_sequence, to_sequence: number + 1 }))
     }
 
     fn read_block(&mut self, block: &Block, index: usize) -> ControlFlow<Step<EntryStep>> {
@@ -268,7 +268,8 @@ impl Entries {
             self.partial = Some(entry);
             return ControlFlow::Break(Step::NeedsBlock);
         }
-        self.queued.push_back(EntryStep::Gap { from: entry.sequence, to: entry.sequence + 1 });
+        let (from_sequence, to_sequence) = (entry.sequence, entry.sequence + 1);
+        self.queued.push_back(EntryStep::Gap { from_sequence, to_sequence });
         ControlFlow::Break(Step::Item(EntryStep::Entry(entry)))
     }
 }

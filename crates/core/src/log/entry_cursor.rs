@@ -22,17 +22,17 @@ pub struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryItem {
     Entry(Entry),
-    /// Bytes of the sequences from `from` to before `to` are neither in memory nor in the history. If the end of an
-    /// entry may be missing, its start was yielded, and its sequence is in the gap too.
+    /// Bytes of the sequences from `from_sequence` to before `to_sequence` are neither in memory nor in the history. If the
+    /// end of an entry may be missing, its start was yielded, and its sequence is in the gap too.
     Gap {
-        from: u64,
-        to: u64,
+        from_sequence: u64,
+        to_sequence: u64,
     },
     /// The reader was too slow for too long: from here on the program does not wait for it.
     BecameLive,
     /// The exit. Every entry before it has been yielded.
     Exit(Exit),
-    /// Nothing follows, ever: the process belongs to an earlier boot.
+    /// Nothing follows, ever: the log [is stored only](Log::is_stored_only).
     End,
 }
 
@@ -76,7 +76,7 @@ impl EntryCursor {
             match self.step() {
                 Step::Item(item) => return item,
                 Step::NeedsBlock => self.load_block().await,
-                Step::AtHead if self.cursor.log().is_final() => return EntryItem::End,
+                Step::AtHead if self.cursor.log().is_stored_only() => return EntryItem::End,
                 Step::AtHead => self.wait_for_item().await,
             }
         }
@@ -144,7 +144,9 @@ impl EntryCursor {
                 self.cursor.skip_to(entry.offset + entry.bytes.len() as u64);
                 Step::Item(EntryItem::Entry(entry))
             }
-            Step::Item(EntryStep::Gap { from, to }) => Step::Item(EntryItem::Gap { from, to }),
+            Step::Item(EntryStep::Gap { from_sequence, to_sequence }) => {
+                Step::Item(EntryItem::Gap { from_sequence, to_sequence })
+            }
             Step::NeedsBlock => Step::NeedsBlock,
             Step::AtHead => {
                 // Entries of other streams were skipped and need no lease.
@@ -164,7 +166,7 @@ impl EntryCursor {
             // The recursion is bounded by the number of restarts of the process.
             return self.step();
         }
-        if self.cursor.log().is_final() && !std::mem::replace(&mut self.end_yielded, true) {
+        if self.cursor.log().is_stored_only() && !std::mem::replace(&mut self.end_yielded, true) {
             return Step::Item(EntryItem::End);
         }
         Step::AtHead

@@ -18,15 +18,16 @@
 //!
 //! The history usually has most of what is in memory too; readers prefer memory. A reader that finds its bytes
 //! overwritten asks the history before it reports a gap. Loading a block waits for the disk, so `try_next` returns only
-//! what is in memory, and `next` and `next_now` load. The log of a process of an earlier boot has no memory at all.
+//! what is in memory, and `next` and `next_now` load. A log that is *stored only* has nothing in memory: the process
+//! belongs to an earlier boot, or its log was dropped to free memory.
 //!
 //! There is no queue per reader. A cursor that finds nothing to read first registers, then checks again, then sleeps,
 //! so it misses no change.
 //!
-//! The memory of a [`Log`] is a ring or the archive for its whole lifetime. An archived log is final: leases and wake-ups,
-//! which pace a writer, are granted and have no effect. When a process with an archived log is started again, it gets a
-//! new `Log` that continues at the same offset. The old log refers to it as its *successor*, so that its readers can
-//! move on.
+//! The memory of a [`Log`] is a ring, the archive or nothing for its whole lifetime. Nothing is added to an archived log:
+//! leases and wake-ups, which pace a writer, are granted and have no effect. When a process with an archived log is
+//! started again, it gets a new `Log` that continues at the same offset. The old log refers to it as its *successor*, so
+//! that its readers can move on.
 
 mod archived;
 mod cold;
@@ -125,8 +126,8 @@ impl Log {
         Self::new(key, Source::Archived(log), link)
     }
 
-    /// The log of a process of an earlier boot. Its end is missing if the process wrote more before its exit than was
-    /// stored.
+    /// The log of a process of an earlier boot, or of one whose log was dropped. Its end is missing if the process wrote
+    /// more before its exit than was stored.
     pub(crate) fn stored_only(key: u64, stored: StoredLog, end: StoredEnd, link: HolderLink) -> Self {
         let stored_end = stored.offsets().map_or(0, |offsets| offsets.end);
         let head = stored_end.max(end.exit.map_or(0, |exit| exit.offset));
@@ -171,8 +172,9 @@ impl Log {
         self.stored.get()
     }
 
-    /// Whether nothing will ever be added: it is not in memory. Readers end at the head.
-    pub fn is_final(&self) -> bool {
+    /// Whether nothing of the log is in memory. Such a log never grows and never gets a successor, so readers end at its
+    /// head.
+    pub fn is_stored_only(&self) -> bool {
         matches!(self.source, Source::Stored { .. })
     }
 
@@ -422,7 +424,7 @@ impl Log {
     /// Waits for the exit, or until the ring is full, for a reader at `offset` that needs nothing earlier.
     pub(crate) async fn wait_exit_or_full(&self, offset: u64) {
         let is_full = || self.ring().is_some_and(LogReader::is_blocked) && self.head() > offset;
-        let has_ended = || self.exit().is_some() || self.is_final();
+        let has_ended = || self.exit().is_some() || self.is_stored_only();
         wait_changed(&self.changed, || (has_ended() || is_full()).then_some(())).await;
     }
 }

@@ -75,13 +75,13 @@ impl Model<'_> {
                     let marks = self.world.marks_between(offset, at);
                     assert!(marks.iter().all(|mark| mark.stream == stream), "{stream:?} {marks:?}");
                 }
-                Item::Gap { from, to } => {
+                Item::Gap { from_offset: from, to_offset: to } => {
                     self.check_skipped(at, from, filter);
                     assert!(from < to && (from..to).all(|offset| !self.has(offset)), "{from}..{to}");
                     at = to;
                 }
                 Item::Exit(_) => exits += 1,
-                Item::End => assert!(self.log.is_final() && at <= self.log.head()),
+                Item::End => assert!(self.log.is_stored_only() && at <= self.log.head()),
                 Item::BecameLive => panic!("lease slots are free"),
             }
         }
@@ -107,9 +107,9 @@ impl Model<'_> {
                     assert_eq!(has_exit, self.log.exit().is_some_and(|exit| entry.offset >= exit.offset));
                     entries.push(entry);
                 }
-                EntryItem::Gap { from, to } => gaps.extend(from..to),
+                EntryItem::Gap { from_sequence, to_sequence } => gaps.extend(from_sequence..to_sequence),
                 EntryItem::Exit(_) => assert!(!std::mem::replace(&mut has_exit, true)),
-                EntryItem::End => assert!(self.log.is_final()),
+                EntryItem::End => assert!(self.log.is_stored_only()),
                 EntryItem::BecameLive => panic!("the cursor is live"),
             }
         }
@@ -127,7 +127,7 @@ impl Model<'_> {
             assert!(!(is_known_whole && is_named), "entry {} is there: {gaps:?}", mark.sequence);
             let is_expected = started.is_some_and(|started| mark.sequence > started);
             // Without memory, the last chunk may be cut by the head, and later ones are unknown.
-            let is_known = !self.log.is_final() || mark.sequence < self.log.memory_marks().end;
+            let is_known = !self.log.is_stored_only() || mark.sequence < self.log.memory_marks().end;
             if is_expected && !is_whole && is_known && filter.matches(mark.stream) {
                 assert!(is_named, "entry {} is missing: {gaps:?}", mark.sequence);
             }
@@ -143,7 +143,7 @@ impl Model<'_> {
         let offset = position % (head + 1);
         assert_eq!(log.check_offset(offset).is_ok(), offset >= log.tail());
         for filter in [StreamFilter::All, StreamFilter::Only(Stream::Stderr)] {
-            for start in [Start::At(offset), Start::At(0), Start::Oldest, Start::Tail(offset), Start::Head] {
+            for start in [Start::At(offset), Start::At(0), Start::Oldest, Start::LastBytes(offset), Start::Head] {
                 self.check_bytes(start, Flow::Live, filter, max_bytes).await;
                 self.check_bytes(start, Flow::Lossless, filter, max_bytes).await;
             }
@@ -280,7 +280,7 @@ impl Model<'_> {
                 assert_eq!((offset, &bytes[..]), (at, &self.world.bytes[offset as usize..end as usize]));
                 end
             }
-            Item::Gap { from, to } => {
+            Item::Gap { from_offset: from, to_offset: to } => {
                 assert!(from == at && from < to && (from..to).all(|offset| !self.has(offset)), "{from}..{to}");
                 to
             }
@@ -299,7 +299,7 @@ impl Model<'_> {
                 assert_eq!(&entry.bytes[..], &self.world.bytes[range]);
                 entry.sequence
             }
-            EntryItem::Gap { from, to } => {
+            EntryItem::Gap { from_sequence: from, to_sequence: to } => {
                 assert!(before.is_some_and(|before| from == before || from == before + 1), "{from}..{to}");
                 for number in from as usize - 1..to as usize - 1 {
                     let chunk = self.world.marks[number].offset..self.world.chunk_end(number);

@@ -95,8 +95,8 @@ impl ModelReader {
             let max_bytes = (CELLS_PER_CLOCK_CHECK / self.model.cells()).clamp(64, READ_BYTES);
             match cursor.next_now_blocking(max_bytes) {
                 Some(Item::Bytes { offset, bytes, .. }) => self.feed(offset, &bytes, sizes),
-                Some(Item::Gap { to, .. }) => {
-                    self.skip_to(to.max(until.saturating_sub(APPROXIMATION_BYTES)));
+                Some(Item::Gap { to_offset, .. }) => {
+                    self.skip_to(to_offset.max(until.saturating_sub(APPROXIMATION_BYTES)));
                     let start = Start::At(self.offset);
                     cursor = Cursor::new(Arc::clone(log), start, Flow::Live, StreamFilter::All);
                 }

@@ -146,7 +146,7 @@ pub(super) fn parse_start(from: Option<&str>, tail: Option<u64>) -> HandlerResul
                 .with_field("from")
                 .with_expected("a byte offset", text)
         }),
-        (None, Some(bytes)) => Ok(Start::Tail(bytes)),
+        (None, Some(bytes)) => Ok(Start::LastBytes(bytes)),
         (None, None) => Ok(Start::Head),
     }
 }

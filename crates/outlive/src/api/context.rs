@@ -166,7 +166,7 @@ fn processes(app: &AppState, id: &str) -> Vec<(Entry, Option<Arc<Process>>)> {
 /// The last bytes of the output as text, and whether there is more before them.
 async fn tail(process: &Process, max_bytes: usize) -> (String, bool) {
     let Ok(log) = process.log() else { return (String::new(), true) };
-    let mut cursor = Cursor::new(log, Start::Tail(max_bytes as u64), Flow::Live, StreamFilter::All);
+    let mut cursor = Cursor::new(log, Start::LastBytes(max_bytes as u64), Flow::Live, StreamFilter::All);
     let cut = cursor.offset() > 0;
     let mut bytes = Vec::new();
     while let Some(item) = cursor.next_now(64 * 1024).await {

@@ -36,7 +36,9 @@ pub(super) fn follow_events(
             let bytes = match event {
                 FollowEvent::Started => continue,
                 FollowEvent::Output { offset, stream, bytes } => output_event(offset, stream, &bytes, encoding),
-                FollowEvent::Gap { from, to } => sse::event("gap", "", &json!({ "from": from, "to": to }).to_string()),
+                FollowEvent::Gap { from_offset, to_offset } => {
+                    sse::event("gap", "", &json!({ "from": from_offset, "to": to_offset }).to_string())
+                }
                 FollowEvent::Exited(Ending::Process(exit)) => exit_event(&exit),
                 FollowEvent::Exited(Ending::Exec(info)) => {
                     sse::event("end", "", &serde_json::to_string(&info).unwrap_or_default())

@@ -257,8 +257,8 @@ impl LogFollower {
     fn push(&mut self, piece: &mut String, item: &EntryItem) {
         match item {
             EntryItem::Entry(entry) => push_entry(piece, entry),
-            EntryItem::Gap { from, to } => {
-                let range = format!("{{\"fromSequence\":{from},\"toSequence\":{to}}}");
+            EntryItem::Gap { from_sequence, to_sequence } => {
+                let range = format!("{{\"fromSequence\":{from_sequence},\"toSequence\":{to_sequence}}}");
                 sse::push_event(piece, "gap", "", &range);
             }
             EntryItem::BecameLive => sse::push_event(piece, "flow", "", "{\"flow\":\"live\"}"),

@@ -125,8 +125,9 @@ impl Recorder {
                     self.finish();
                 }
             }
-            EntryItem::Gap { from, to } => {
-                self.writer.marker(0, &format!("output of entries {from} to {} is missing", to - 1), &mut self.piece);
+            EntryItem::Gap { from_sequence, to_sequence } => {
+                let missing = format!("output of entries {from_sequence} to {} is missing", to_sequence - 1);
+                self.writer.marker(0, &missing, &mut self.piece);
             }
             EntryItem::BecameLive => {}
             EntryItem::Exit(exit) => {

@@ -172,7 +172,7 @@ impl<P: SocketProtocol> Writer<'_, P> {
                     }
                 }
             },
-            Item::Gap { from, to } => return self.send_gap(cursor, from, to).await,
+            Item::Gap { from_offset, to_offset } => return self.send_gap(cursor, from_offset, to_offset).await,
             Item::BecameLive => {
                 if let Some(frame) = self.protocol.became_live_frame() {
                     self.send(frame).await?;
@@ -183,7 +183,7 @@ impl<P: SocketProtocol> Writer<'_, P> {
                 return Ok(self.close(self.protocol.exit_frames(&exit), ConnectionEnd::Complete).await);
             }
             Item::End => {
-                let frame = close_frame(1000, "the process belongs to an earlier run of outlive");
+                let frame = close_frame(1000, "the output ends here: this log is no longer in memory");
                 return Ok(self.close(vec![frame], ConnectionEnd::Complete).await);
             }
         }

@@ -80,8 +80,8 @@ impl Command {
                 FollowEvent::Started => {}
                 FollowEvent::Output { stream, bytes, .. } => return Some(CommandEvent::Output(stream, bytes)),
                 // The protocols cannot express a gap, and a client must not take the output for complete.
-                FollowEvent::Gap { from, to } => {
-                    break CommandEvent::Failed(Error::OffsetGone { requested: from, oldest: to, head: to });
+                FollowEvent::Gap { from_offset: requested, to_offset: oldest } => {
+                    break CommandEvent::Failed(Error::OffsetGone { requested, oldest, head: oldest });
                 }
                 FollowEvent::Exited(ending) => break CommandEvent::Exited(ExitStatus::from_ending(&ending)),
                 FollowEvent::Failed(error) => break CommandEvent::Failed(error),

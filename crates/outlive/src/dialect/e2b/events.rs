@@ -212,7 +212,7 @@ impl Encoder {
                 }
             }
             // The protocol cannot express a gap, and a client must not take the output for complete.
-            FollowEvent::Gap { from, to } => {
+            FollowEvent::Gap { from_offset: from, to_offset: to } => {
                 let message =
                     format!("output was not read in time: bytes {from} to {to} are gone; connect again to continue");
                 self.encoded.end = to;

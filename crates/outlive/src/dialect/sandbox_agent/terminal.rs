@@ -53,7 +53,7 @@ pub(super) async fn terminal(
     let log = process.wait_for_log().await?;
     let start = match (query.from, query.tail) {
         (Some(offset), _) => Start::At(offset),
-        (None, Some(bytes)) => Start::Tail(bytes),
+        (None, Some(bytes)) => Start::LastBytes(bytes),
         (None, None) => Start::Head,
     };
     let attachment = process.attach(Role::Writer, Some(peer.to_string()), None)?;

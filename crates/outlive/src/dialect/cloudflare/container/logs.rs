@@ -82,7 +82,7 @@ impl StreamReader {
 impl LogDocument {
     fn new(id: &str, log: Arc<Log>) -> Self {
         let end = log.head();
-        let reader = StreamReader::new(false, &log, Start::Tail(MAX_LOG_BYTES));
+        let reader = StreamReader::new(false, &log, Start::LastBytes(MAX_LOG_BYTES));
         let start = reader.cursor.offset();
         let mut prefix = r#"{"success":true,"processId":""#.to_owned();
         push_escaped(&mut prefix, id);
@@ -106,8 +106,8 @@ impl LogDocument {
                     push_escaped(&mut text, &reader.decoder.decode(&bytes));
                 }
                 // The client reads more slowly than the program writes, or the history lacks these bytes.
-                Some(Item::Gap { to, .. }) => {
-                    self.missing_until = self.missing_until.max(to.min(self.end));
+                Some(Item::Gap { to_offset, .. }) => {
+                    self.missing_until = self.missing_until.max(to_offset.min(self.end));
                     text.extend(reader.decoder.finish());
                 }
                 Some(_) => {}
@@ -205,7 +205,7 @@ impl Encoder {
                     }
                 }
                 // The protocol cannot express a gap, and a client must not take the output for complete.
-                FollowEvent::Gap { from, to } => {
+                FollowEvent::Gap { from_offset: from, to_offset: to } => {
                     break format!(
                         "output was not read in time: bytes {from} to {to} are gone; try again for the rest"
                     );

@@ -149,7 +149,7 @@ async fn open(
     let log = process.wait_for_log().await?;
     let attachment = process.attach(Role::Writer, Some(peer.to_string()), None)?;
     app.metrics.count_attachment();
-    let cursor = Cursor::new(log, Start::Tail(REPLAY_BYTES), Flow::Lossless, StreamFilter::All);
+    let cursor = Cursor::new(log, Start::LastBytes(REPLAY_BYTES), Flow::Lossless, StreamFilter::All);
     let upgrade = socket::with_limits(upgrade, &app.limits);
     Ok(upgrade.on_upgrade(move |socket| serve(app, process, TerminalProtocol::new(attachment), cursor, socket)))
 }

@@ -50,7 +50,7 @@ impl ReadLog for Arc<Log> {
             loop {
                 return Some(match cursor.next_now_blocking(READ_BYTES)? {
                     Item::Bytes { offset, bytes, .. } => LogItem::Bytes { offset, bytes },
-                    Item::Gap { to, .. } => LogItem::Gap { to },
+                    Item::Gap { to_offset: to, .. } => LogItem::Gap { to },
                     Item::Exit(_) => LogItem::Exit,
                     Item::BecameLive | Item::End => continue,
                 });

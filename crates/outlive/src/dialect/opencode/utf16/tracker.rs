@@ -109,7 +109,7 @@ impl TrackerTask {
             let (counted, stored) = self.tracker.with(|index| {
                 match item {
                     Item::Bytes { bytes, .. } => drop(index.counter.feed(&bytes, u64::MAX)),
-                    Item::Gap { to, .. } => index.counter.skip_to(to),
+                    Item::Gap { to_offset, .. } => index.counter.skip_to(to_offset),
                     Item::Exit(_) => index.counter.finish(),
                     Item::BecameLive | Item::End => {}
                 }

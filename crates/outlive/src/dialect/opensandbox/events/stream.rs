@@ -261,7 +261,7 @@ impl CommandStream {
                 self.encoder.encode(offset, stream, &bytes, &mut self.queue);
             }
             // The protocol has no event for a gap, and the client must not take the output for complete.
-            FollowEvent::Gap { from, to } => {
+            FollowEvent::Gap { from_offset: from, to_offset: to } => {
                 let reason =
                     format!("output was not read in time: bytes {from} to {to} are gone; the command continues");
                 failure(&reason).append_to(self.queue.buffer());

@@ -165,9 +165,9 @@ async fn send_replay(socket: &mut WebSocket, cursor: &mut Cursor, end: u64) -> R
         let left = usize::try_from(end - cursor.offset()).unwrap_or(room);
         match cursor.next_now(room.min(left)).await {
             Some(Item::Bytes { bytes: more, .. }) => bytes.extend_from_slice(&more),
-            Some(Item::Gap { to, .. }) => {
+            Some(Item::Gap { to_offset, .. }) => {
                 send(socket, replay_frame(from, &std::mem::take(&mut bytes))).await?;
-                from = to;
+                from = to_offset;
             }
             Some(Item::BecameLive | Item::Exit(_) | Item::End) => {}
             None => break,
