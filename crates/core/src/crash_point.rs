@@ -1,6 +1,6 @@
 //! Named points at which a test can kill the server. Compiled only with debug assertions.
 //!
-//! `OUTLIVE_TEST_KILL_AT=spawn_asked:3` makes the server send itself SIGKILL the third time it reaches that point. The
+//! `OUTLIVE_TEST_KILL_AT=spawn_requested:3` makes the server send itself SIGKILL the third time it reaches that point. The
 //! kill happens once per directory `OUTLIVE_TEST_KILL_ONCE`: a marker file there keeps the next server alive.
 
 /// Declares that execution has reached the crash point `point`.

@@ -91,7 +91,7 @@ fn queued_commands_run_once_across_crashes() {
 
 #[test]
 fn a_command_runs_once_if_the_server_crashes_at_any_point() {
-    for point in ["exec_recorded", "exec_recorded_by_holder", "exec_sent", "exec_concluded", "record_put"] {
+    for point in ["exec_recorded", "exec_recorded_by_holder", "exec_sent", "sink_finished", "record_put"] {
         for count in [1, 2, 3] {
             let count = if point == "record_put" { count + 4 } else { count };
             let outlive = Outlive::start_with(quick_setup().crash_at(point, count));

@@ -140,7 +140,7 @@ impl HolderLink {
         }
         let (number, reply) = self.0.requests.open();
         spawn.request = number;
-        crate::crash_point::reach("spawn_asked");
+        crate::crash_point::reach("spawn_requested");
         self.send_request(number, &ToHolder::Spawn(spawn), None);
         match reply.await {
             Ok(Reply::Started(started)) => Ok(SpawnOutcome::Started(started)),

@@ -340,7 +340,7 @@ impl Session {
         if sink.finish_sink(status, outcome.cause()).await.is_err() {
             return;
         }
-        crate::crash_point::reach("exec_concluded");
+        crate::crash_point::reach("sink_finished");
         if let Ok(log) = sink.log() {
             (end.stdout_bytes, end.stderr_bytes) = count_output(&log);
         }

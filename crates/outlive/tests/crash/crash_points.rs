@@ -13,7 +13,7 @@ fn start_with_crash(point: &str, count: u32) -> Outlive {
 
 #[test]
 fn a_start_makes_one_process_if_the_server_crashes_at_any_point() {
-    for point in ["spawn_asked", "spawned", "record_put:1", "record_put:2", "record_put:3"] {
+    for point in ["spawn_requested", "spawned", "record_put:1", "record_put:2", "record_put:3"] {
         let (name, count) = point.split_once(':').unwrap_or((point, "1"));
         let outlive = start_with_crash(name, count.parse().unwrap());
         let body = json!({ "command": "sleep", "args": ["1000"], "tag": "one" }).to_string();
