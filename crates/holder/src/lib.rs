@@ -12,6 +12,7 @@ pub mod tree;
 pub mod wire;
 
 pub use event_loop::{InitialState, Settings, block_signals, check, hold};
+pub use spawn::OUTPUT_PIPE_BYTES;
 
 /// Width of a process key. It must fit into a tree tag, and into epoll user data next to the kind of the source.
 pub(crate) const KEY_BITS: u32 = 40;

@@ -14,10 +14,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use outlive_holder::OUTPUT_PIPE_BYTES;
 use rustix::fs::{FileType, Gid, Mode, OFlags, Uid};
-
-/// The same size as the pipes of ordinary processes, for which the reserve of a log is made.
-const PIPE_BYTES: usize = 256 * 1024;
 
 /// Suffixes of all files of an exec; the command itself has none.
 const EXEC_FILE_SUFFIXES: [&str; 6] = ["", ".out", ".err", ".in", ".pre", ".post"];
@@ -91,7 +89,7 @@ impl PrivateDirectory {
             if !is_pipe {
                 return Err(io::Error::other("a pipe of the session was replaced by another file"));
             }
-            let _ = rustix::pipe::fcntl_setpipe_size(&fd, PIPE_BYTES);
+            let _ = rustix::pipe::fcntl_setpipe_size(&fd, OUTPUT_PIPE_BYTES);
             self.chown_to_owner(&fd)?;
             Ok(fd)
         };

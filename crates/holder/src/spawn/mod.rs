@@ -28,9 +28,10 @@ pub use clone::{InheritedAttributes, Launch, clone_child};
 use crate::log::Stream;
 use crate::wire::{Identity, Io};
 
-/// Buffer for the program's output while the holder re-executes itself. Larger than the default; ignored by the kernel
-/// when the user's pipe memory is used up.
-const PIPE_BYTES: usize = 256 * 1024;
+/// Size of an output pipe once it is widened, and of the pipes of a sink. Larger than the default: it buffers bursts of
+/// output, and what a program prints while the holder re-executes itself. [`drain_reserve`] relies on it as the maximum.
+/// The kernel refuses it when the user's pipe memory is used up; the pipe then keeps its smaller size.
+pub const OUTPUT_PIPE_BYTES: usize = 256 * 1024;
 
 /// Both ends of a process's standard streams.
 pub struct Stdio {
@@ -61,16 +62,17 @@ impl ChildStdio {
 
 /// Upper bound of the unread bytes in pipes or terminal when a program ends. The log reserves space for them.
 pub fn drain_reserve(io: &Io) -> u64 {
-    if io.is_terminal() { 64 * 1024 } else { 2 * PIPE_BYTES as u64 }
+    if io.is_terminal() { 64 * 1024 } else { 2 * OUTPUT_PIPE_BYTES as u64 }
 }
 
 pub fn open_stdio(io: &Io, identity: Option<&Identity>) -> Result<Stdio, Errno> {
     if io.is_terminal() { open_terminal(io, identity) } else { open_pipes(io) }
 }
 
-/// Enlarges a pipe for bursts of output. Not done at the spawn: for programs that print little it takes too long.
+/// Widens a pipe to [`OUTPUT_PIPE_BYTES`], if possible. Not done at the spawn: for programs that print little it takes too
+/// long.
 pub fn widen_pipe(stream: BorrowedFd<'_>) {
-    let _ = fcntl_setpipe_size(stream, PIPE_BYTES);
+    let _ = fcntl_setpipe_size(stream, OUTPUT_PIPE_BYTES);
 }
 
 fn open_pipes(io: &Io) -> Result<Stdio, Errno> {
