@@ -1,8 +1,11 @@
 //! The server's end of the connection to the holder.
 //!
-//! Sending never waits: a message is sent at once, or queued in memory until the socket accepts more. The queue is
-//! bounded by the number of callers that wait for replies. One task receives: replies go to the pending requests,
-//! everything else becomes a [`HolderEvent`].
+//! Sending never waits: a message is sent at once, or queued in memory until the socket accepts more. The queue has
+//! no limit. It grows only while the holder does not read: because it hangs, or because this server has too many replies
+//! to read. A request adds one message (a sink: two), and its caller waits for the reply. Messages without a reply add
+//! one per change that causes them: a deadline, an advanced lease, closed input, a removed process, a stored descriptor.
+//!
+//! One task receives: replies go to the pending requests, everything else becomes a [`HolderEvent`].
 
 mod handover;
 
@@ -194,8 +197,8 @@ impl HolderLink {
         let [(first, first_fd), (second, second_fd)] = streams;
         // The messages arrive in order, so the reply to the last one stands for both.
         for (stream, fd, request) in [(first, first_fd, 0), (second, second_fd, number)] {
-            let capture = SinkStream { key, stream: stream as u8, log_budget, request };
-            self.send_request(number, &ToHolder::SinkStream(capture), Some(fd.as_fd()));
+            let sink_stream = SinkStream { key, stream: stream as u8, log_budget, request };
+            self.send_request(number, &ToHolder::SinkStream(sink_stream), Some(fd.as_fd()));
         }
         match reply.await {
             Ok(Reply::Started(started)) => Ok(started),

@@ -16,7 +16,7 @@ use crate::holder_link::{SpawnError, SpawnOutcome, StartedProcess};
 use crate::log::{Log, LogEnd};
 use crate::{Error, Result, signal};
 
-/// A sink captures stdout and stderr.
+/// The holder records stdout and stderr into the log of a sink.
 const SINK_STREAMS: u64 = 2;
 
 /// Result of a start.

@@ -3,7 +3,7 @@
 //! ```text
 //!  spawn ─▶ unreported ─ exits soon, prints little ─▶ BriefRunResult          (one message, no log for the server)
 //!               │ runs longer, prints more; its server retires; the holder shuts down or re-executes itself
-//!               └─▶ reported (Spawned) ─▶ like any process
+//!               └─▶ reported as a process (Spawned) ─▶ like any process
 //! ```
 //!
 //! While a run is unreported the holder keeps the program's ends of its pipes open and, where possible, does not poll
@@ -47,8 +47,8 @@ impl Process {
 }
 
 impl Holder {
-    /// Reports an unreported run as spawned. From then on it is handled like any process.
-    pub(super) fn report_brief_run(&mut self, key: u64) {
+    /// Ends the wait for an early exit: the server gets `Spawned`, and the run is handled like any process.
+    pub(super) fn report_as_process(&mut self, key: u64) {
         let Some(process) = self.processes.get_mut(&key) else { return };
         let Some(unreported) = process.unreported.take() else { return };
         if process.is_launching() {
@@ -60,10 +60,11 @@ impl Holder {
         self.rearm(key);
     }
 
-    pub(super) fn report_brief_runs(&mut self) {
+    /// The same for all unreported runs.
+    pub(super) fn report_all_as_processes(&mut self) {
         let unreported = self.processes.values().filter(|process| process.unreported.is_some());
         for key in unreported.map(|process| process.key).collect::<Vec<_>>() {
-            self.report_brief_run(key);
+            self.report_as_process(key);
         }
     }
 
@@ -81,7 +82,7 @@ impl Holder {
         // reads the log.
         let output = if self.is_serving(epoch) { process.log.output_by_stream(MAX_BRIEF_OUTPUT_BYTES) } else { None };
         let Some((stdout, stderr)) = output else {
-            self.report_brief_run(key);
+            self.report_as_process(key);
             return false;
         };
         let (code, signal) = (status.ok().unwrap_or(0), status.err().unwrap_or(0));

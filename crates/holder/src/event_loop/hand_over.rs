@@ -54,7 +54,7 @@ impl Holder {
         self.timers.arm_housekeeping(deadline);
         self.timers.arm_housekeeping(own_deadline);
         // The old server must get all its replies soon, so they cannot wait for brief runs to exit.
-        self.report_brief_runs();
+        self.report_all_as_processes();
         for old in retiring {
             self.queue(old, ToServer::Retire(()));
         }

@@ -145,7 +145,7 @@ impl Holder {
             }
             self.fire_timers();
             if self.re_exec_pending {
-                self.report_brief_runs();
+                self.report_all_as_processes();
             }
             self.flush_servers();
             self.clean_up_brief_runs();

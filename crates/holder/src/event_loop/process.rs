@@ -7,7 +7,7 @@
 //!                  if it was a restart)
 //! ```
 //!
-//! A *sink* is a process without a program: it has only descriptors that the server has the holder capture.
+//! A *sink* is a process without a program: it has only descriptors that the holder records for the server.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -190,7 +190,7 @@ impl Holder {
         process.publish_open_streams();
     }
 
-    /// Gives a program that is not brief larger pipes, for bursts of output.
+    /// Widens the output pipes of a program that is reported as a process.
     pub(super) fn widen_pipes(&self, key: u64) {
         let streams = self.processes.get(&key).map(|process| process.streams.as_slice()).unwrap_or_default();
         for stream in streams.iter().filter(|stream| stream.stream != Stream::Terminal) {
@@ -232,7 +232,7 @@ impl Holder {
             self.wake(key);
         }
         if exceeds_brief_output {
-            self.report_brief_run(key);
+            self.report_as_process(key);
         }
     }
 

@@ -12,7 +12,7 @@ use super::server::{Phase, QueuedMessage, Server};
 use super::{Holder, Interest, Source};
 use crate::wire::{ToHolder, ToServer};
 
-/// Messages read from one server per turn: a server that floods its socket must not stop the capture of output.
+/// Messages read from one server per turn: a server that floods its socket must not stop the recording of output.
 const MAX_MESSAGES_PER_TURN: usize = 64;
 /// Keys per `Wake` message.
 const MAX_WAKE_KEYS: usize = 1024;

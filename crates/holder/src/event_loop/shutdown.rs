@@ -40,7 +40,7 @@ impl Holder {
             return;
         }
         // The server must know every process before it is signalled.
-        self.report_brief_runs();
+        self.report_all_as_processes();
         let kill_at = clock::boot_ms() + self.settings.grace_ms;
         log_to_stderr(Level::Info, "shutting down: sending TERM to all processes");
         self.shutdown = Some(Shutdown { kill_at, kill_submitted: false, kill_servers_at: None, server_exited: false });

@@ -100,7 +100,7 @@ impl Holder {
             return;
         }
         if process.unreported.as_ref().is_some_and(|run| now >= run.report_at) {
-            self.report_brief_run(key);
+            self.report_as_process(key);
         }
         let Some(process) = self.processes.get_mut(&key) else { return };
         let cause = process.take_due_kill(now);
