@@ -98,6 +98,7 @@ impl Holder {
     fn terminate(&mut self, terminate: &Terminate, reply_to: ReplyTo) {
         let key = terminate.key;
         let Some(process) = self.processes.get_mut(&key) else {
+            // Nothing under this key could hold the deadline for a later KILL, so any signal becomes a KILL.
             self.signal_tree(key, Action::Kill, Some(reply_to));
             return;
         };

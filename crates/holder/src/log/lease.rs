@@ -1,19 +1,19 @@
 //! Reader leases: how a lossless reader keeps the writer from overwriting unread bytes, for a bounded time.
 //!
 //! ```text
-//!            acquire               release
-//!   free ───────────────▶ held ───────────────▶ free
+//!            acquire               release, or revoked by the writer
+//!   free ───────────────▶ held ───────────────────────────────────────▶ free
 //!     ▲                   ▲ │ reader lost (socket cut, server died)
 //!     │           reclaim │ ▼
 //!     └─────────────── abandoned (for RECLAIM_TIMEOUT_MS)
-//!        deadline passed
+//!        deadline passed: revoked by the writer, or the slot is acquired again
 //! ```
 //!
 //! The state is part of the word that contains the lease id. Every transition is one compare-and-swap, so the loser of
 //! a race notices that it lost.
 //!
 //! The writer looks at leases only when it would pass one. If a lease stops the program, its reader must read half a
-//! ring within [`STALL_TIMEOUT_MS`]. Otherwise the writer revokes the lease, and the reader finds out at its next read.
+//! window within [`STALL_TIMEOUT_MS`]. Otherwise the writer revokes the lease, and the reader finds out at its next read.
 //!
 //! The server's history has leases of a second [kind](LeaseKind) with much shorter timeouts: a slow disk must not stop a
 //! program for long, but a disk that makes progress may slow it down.
@@ -25,7 +25,7 @@ use super::{AT_LEASES, LEASE_BYTES, LEASE_SLOTS};
 
 /// How long the lease of a lost reader is kept for it.
 pub const RECLAIM_TIMEOUT_MS: u64 = 10_000;
-/// A reader whose lease stops the program must read half a ring within this time.
+/// A reader whose lease stops the program must read half a window within this time.
 pub const STALL_TIMEOUT_MS: u64 = 10_000;
 
 /// As `STALL_TIMEOUT_MS`, for a lease of the history: the time without any progress.
@@ -36,7 +36,7 @@ pub const HISTORY_RECLAIM_TIMEOUT_MS: u64 = 1_000;
 /// For whom a lease protects bytes; decides its timeouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseKind {
-    /// A client, which must read half a ring within `STALL_TIMEOUT_MS`.
+    /// A client, which must read half a window within `STALL_TIMEOUT_MS`.
     Client,
     /// The history, which must make any progress within `HISTORY_STALL_TIMEOUT_MS`.
     History,

@@ -65,7 +65,8 @@ const LEASE_BYTES: usize = 64;
 const LEASE_SLOTS: usize = (PAGE - AT_LEASES) / LEASE_BYTES;
 
 const MARK_BYTES: usize = 16;
-/// There is one chunk mark per this many bytes of ring. A program with smaller chunks on average loses history early.
+/// There is one chunk mark per this many bytes of ring. If the chunks of a program are
+/// smaller on average, its oldest bytes are dropped before the ring is full.
 const BYTES_PER_MARK: usize = 64;
 const MIN_RING_BYTES: usize = 256 * 1024;
 

@@ -38,7 +38,7 @@ wire_messages! {
         19 SinkStream(SinkStream),
         /// Start a new server from the binary on disk, then re-execute the holder from it.
         20 Upgrade(()),
-        /// Drain the descriptors recorded under a key without a process of its own, then write the exit.
+        /// Drain the descriptors of a sink, then write the exit into its log.
         21 FinishSink(FinishSink),
     }
 }
@@ -277,7 +277,7 @@ wire_struct! {
     pub struct Terminate {
         pub request: u32,
         pub key: u64,
-        /// Sent to the tree at once; 0 or SIGKILL kills the tree without a grace time.
+        /// Sent to the tree at once. 0, SIGKILL or an unknown key kills the tree without a grace time.
         pub signal: u8,
         /// Boot clock: when the rest of the tree is killed.
         pub kill_at: u64,
