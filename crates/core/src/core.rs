@@ -86,12 +86,12 @@ impl Core {
         let config: Config = config::restore_limits(journal.read(CONFIG)?, initial.1);
         let values = ValueStore::load(Arc::clone(&journal))?;
         journal.set_max_events(config.max_events as usize);
-        let ended = Arc::new(Notify::new());
+        let retention_due = Arc::new(Notify::new());
         let services = Arc::new(Services {
             link: link.clone(),
             values,
             archive: Archive::open(link.clone(), &mut stored_fds, !predecessor_active),
-            history: History::open(history, link.clone(), Arc::clone(&ended)),
+            history: History::open(history, link.clone(), Arc::clone(&retention_due)),
             events: Events::new(Arc::clone(&journal)),
             journal,
             table: ProcessTable::default(),
@@ -101,7 +101,7 @@ impl Core {
             config: RwLock::new(config),
             started_at: Instant::now(),
             model_cache: ModelCache::default(),
-            ended,
+            retention_due,
         });
         adopt_all(&services, held, predecessor_active);
         crate::session::SessionRegistry::take_over(&services);
@@ -239,7 +239,7 @@ impl Core {
         let config = config.validated()?;
         self.services.set_config(config);
         self.services.journal.set_max_events(config.max_events as usize);
-        self.services.notify_process_ended();
+        self.services.notify_retention_due();
         Ok(config)
     }
 

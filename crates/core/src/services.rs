@@ -35,8 +35,8 @@ pub(crate) struct Services {
     /// When this server took over.
     pub(crate) started_at: Instant,
     pub(crate) model_cache: ModelCache,
-    /// A process or exec has ended, or limits changed: retention has work.
-    pub(crate) ended: Arc<Notify>,
+    /// Notified when retention has work: a process or exec has ended, the history has released a log, or limits changed.
+    pub(crate) retention_due: Arc<Notify>,
 }
 
 /// Journal names of the two configurations.
@@ -74,7 +74,7 @@ impl Services {
         Record::new(id::new_id("proc", created_at_ms, key), key, spec, created_at_ms)
     }
 
-    pub(crate) fn notify_process_ended(&self) {
-        self.ended.notify_one();
+    pub(crate) fn notify_retention_due(&self) {
+        self.retention_due.notify_one();
     }
 }

@@ -95,7 +95,7 @@ struct Shared {
     gaps: AtomicU64,
     opened_at: Instant,
     /// Notified when the writer has released the log of an exited process: retention can move it.
-    log_released: Arc<Notify>,
+    retention_due: Arc<Notify>,
 }
 
 struct OpenStore {
@@ -131,8 +131,8 @@ enum Part {
 
 impl History {
     /// Opens the store on a thread of its own. [`reconcile`] then stores what has happened until it is open.
-    /// `log_released` is notified when the log of an exited process is no longer in use here.
-    pub(crate) fn open(options: HistoryOptions, link: HolderLink, log_released: Arc<Notify>) -> Self {
+    /// `retention_due` is notified when the log of an exited process is no longer in use here.
+    pub(crate) fn open(options: HistoryOptions, link: HolderLink, retention_due: Arc<Notify>) -> Self {
         let welcome = link.welcome();
         let boot = Boot {
             id: format!("{:x}", welcome.boot_id),
@@ -164,7 +164,7 @@ impl History {
             usage: Mutex::default(),
             gaps: AtomicU64::new(0),
             opened_at: Instant::now(),
-            log_released,
+            retention_due,
         });
         match off {
             Some(reason) => shared.turn_off(reason.to_owned()),

@@ -211,7 +211,7 @@ impl<'a> Writer<'a> {
     /// Does not store the rest of an output. The memory of a ring is worth more than output that may never be stored.
     fn give_up(&mut self, key: u64) {
         self.remove(key);
-        self.shared.log_released.notify_one();
+        self.shared.retention_due.notify_one();
     }
 
     fn enqueue(&mut self, key: u64) {
@@ -282,7 +282,7 @@ impl<'a> Writer<'a> {
             }
             TurnEnd::CaughtUp if self.outputs.get(&key).is_some_and(Output::is_complete) => {
                 self.remove(key);
-                self.shared.log_released.notify_one();
+                self.shared.retention_due.notify_one();
             }
             TurnEnd::CaughtUp => self.wait_or_delay(key),
         }

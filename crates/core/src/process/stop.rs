@@ -37,7 +37,7 @@ impl Process {
         drop(inner);
         self.changed.notify_waiters();
         self.maybe_restart();
-        self.services.notify_process_ended();
+        self.services.notify_retention_due();
     }
 
     pub(super) fn enter_exited(&self, inner: &mut Inner, exit: Exit) {

@@ -362,7 +362,7 @@ impl Session {
         self.tidy_files(exec, is_shell_alive).await;
         self.record_end(exec, end);
         // Lets the retention archive the sink's log as soon as it has no reader.
-        self.services.notify_process_ended();
+        self.services.notify_retention_due();
     }
 
     /// Removes the files of an exec. A state that the shell has written completely replaces the previous one.

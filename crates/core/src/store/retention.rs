@@ -25,7 +25,7 @@ const MIN_PASS_INTERVAL: Duration = Duration::from_millis(100);
 /// processes that are not in use.
 pub(crate) async fn run(services: Arc<Services>) {
     loop {
-        let _ = tokio::time::timeout(PASS_INTERVAL, services.ended.notified()).await;
+        let _ = tokio::time::timeout(PASS_INTERVAL, services.retention_due.notified()).await;
         let services = Arc::clone(&services);
         // Copying a large log takes long enough to delay other tasks of this thread.
         let _ = tokio::task::spawn_blocking(move || run_pass(&services)).await;
