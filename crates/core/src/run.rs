@@ -1,7 +1,15 @@
 //! One-shot runs: start a command, collect the first bytes of its output, return when it has exited.
 //!
-//! A plain run lives and dies with its request and is not recorded. A run that may detach or has an idempotency key is
-//! recorded for the next server, and its result is kept for `retainRunsMs`.
+//! A plain run lives and dies with its request and is not recorded. Runs with these options are recorded for the next
+//! server, under which they continue if the server dies:
+//!
+//! | option | effect |
+//! |---|---|
+//! | `detach`, an idempotency key | the run is *shared*: it continues if its request is cancelled |
+//! | `yieldMs`, `onTimeout: detach` | the run becomes a process if it still runs when its request returns |
+//! | `keep` | the history stores the run, as it does with the runs above |
+//!
+//! The result of a shared run is kept for `retainRunsMs`. A cancelled request kills a run that is not shared.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -35,7 +43,7 @@ pub struct Run {
     pub max_output_bytes: Option<u64>,
     /// Keep the command running when the request is cancelled.
     pub detach: bool,
-    /// Store it in the history, as detached and keyed runs are.
+    /// Store it in the history, as runs with the other options are. It still lives and dies with its request.
     pub keep: bool,
     pub idempotency_key: Option<String>,
 }
@@ -188,15 +196,17 @@ impl Core {
             let mut record = self.new_record(run.spec.clone());
             record.ephemeral = true;
             record.reader_expected = true;
-            // The response may contain the id of such a run, which must then be valid under the next server too.
-            record.detached = run.detach || run.keep || run.yield_ms.is_some() || run.on_timeout == OnTimeout::Detach;
+            // The id of such a run must be valid after its request, under the next server or in the history.
+            record.id_outlives_request =
+                run.detach || run.keep || run.yield_ms.is_some() || run.on_timeout == OnTimeout::Detach;
             record.idempotency = run
                 .idempotency_key
                 .as_ref()
                 .map(|key| Idempotency { key: format!("run/{key}"), request_hash: request_hash(&(&run.spec, &stdin)) });
             match self.services.table.reserve(&self.services, record, IfTagExists::Error)? {
                 Reservation::New(process) => {
-                    // Guarded before the start: the request may be cancelled while the holder spawns.
+                    // A shared run does not depend on its request. Other runs are guarded before the start: the request
+                    // may be cancelled while the holder spawns.
                     let is_shared = run.detach || run.idempotency_key.is_some();
                     let kill_guard = (!is_shared).then(|| KillGuard(Some(Arc::clone(&process))));
                     let started = if reports_exit_only && !is_shared {

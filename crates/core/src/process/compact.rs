@@ -347,7 +347,7 @@ mod tests {
         process.lock().record.restart_wanted = false;
         assert!(process.compact_if_idle());
         assert_eq!(process.log().unwrap().resume_offset(), 4);
-        let run = exited_process(&core, |record| (record.ephemeral, record.detached) = (true, true));
+        let run = exited_process(&core, |record| (record.ephemeral, record.id_outlives_request) = (true, true));
         assert!(!run.compact_if_idle(), "it is a run");
     }
 

@@ -413,7 +413,7 @@ mod tests {
             process.tap_if_stored(&inner).is_some()
         };
         assert!(is_stored(|_| {}));
-        assert!(is_stored(|record| (record.ephemeral, record.detached) = (true, true)));
+        assert!(is_stored(|record| (record.ephemeral, record.id_outlives_request) = (true, true)));
         assert!(is_stored(|record| (record.hidden, record.session_shell) = (true, Some("proc_1".into()))));
         assert!(!is_stored(|record| record.ephemeral = true), "a plain run");
         assert!(!is_stored(|record| record.hidden = true), "the shell of a session");

@@ -259,7 +259,7 @@ impl Process {
     /// A recorded run without an idempotency key: after the server that started it is gone, no request will fetch its
     /// result.
     pub(crate) fn is_unclaimed_run(&self) -> bool {
-        self.read(|Inner { record, .. }| record.ephemeral && record.detached && record.idempotency.is_none())
+        self.read(|Inner { record, .. }| record.ephemeral && record.id_outlives_request && record.idempotency.is_none())
     }
 
     /// Makes a run an ordinary process, because it lasts longer than its request.

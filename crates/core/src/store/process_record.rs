@@ -12,11 +12,11 @@ pub(crate) const PREFIX: &str = "process/";
 
 /// The flags tell what it is the record of:
 ///
-/// | record of | `ephemeral` | `detached` | `idempotency` | `hidden` | in the journal |
+/// | record of | `ephemeral` | `id_outlives_request` | `idempotency` | `hidden` | in the journal |
 /// |---|---|---|---|---|---|
 /// | a process (`reserved` if it was created without a start) | no | no | perhaps | no | yes |
 /// | a plain run | yes | no | no | no | no |
-/// | a run with `detach`, `yieldMs` or `onTimeout: detach` | yes | yes | perhaps | no | yes |
+/// | a run with `detach`, `keep`, `yieldMs` or `onTimeout: detach` | yes | yes | perhaps | no | yes |
 /// | a run with only an idempotency key | yes | no | yes | no | yes |
 /// | a run that became a process (`Process::promote`) | no | as before | as before | no | yes |
 /// | the shell of a session, or the sink of an exec | no | no | no | yes | yes |
@@ -53,10 +53,11 @@ pub(crate) struct Record {
     /// A one-shot run: not listed, and removed soon after its exit.
     #[serde(default)]
     pub(crate) ephemeral: bool,
-    /// The run may outlast its request (`detach`, `yieldMs`, `onTimeout: detach`), so the next server must know it. If
-    /// the request is cancelled before it returns, only `detach` or an idempotency key keeps the run alive.
-    #[serde(default)]
-    pub(crate) detached: bool,
+    /// A run that the next server must know: its id is valid after its request (`detach`, `keep`, `yieldMs`, `onTimeout:
+    /// detach`). The run itself may end with its request: only a shared run (`detach` or an idempotency key) continues
+    /// when the request is cancelled.
+    #[serde(default, rename = "detached")]
+    pub(crate) id_outlives_request: bool,
     /// The creator will read the output from the first byte. Only meaningful until the first start.
     #[serde(skip)]
     pub(crate) reader_expected: bool,
@@ -157,7 +158,7 @@ impl Record {
             started_offset: 0,
             archived: None,
             ephemeral: false,
-            detached: false,
+            id_outlives_request: false,
             reader_expected: false,
             announced: false,
             idempotency: None,
@@ -179,7 +180,7 @@ impl Record {
 
     /// Whether the record is written to the journal. A plain run is not: no later request could ask for its result.
     pub(crate) fn is_durable(&self) -> bool {
-        !self.ephemeral || self.detached || self.idempotency.is_some()
+        !self.ephemeral || self.id_outlives_request || self.idempotency.is_some()
     }
 
     /// Whether the history stores the process: not plain runs, and of sessions only the output of clients' commands.
