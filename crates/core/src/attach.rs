@@ -143,8 +143,8 @@ impl Attachments {
         true
     }
 
-    /// The size that applies with these clients; `None` leaves the terminal as it is.
-    pub(crate) fn effective_size(&self, policy: SizePolicy) -> Option<Size> {
+    /// The size that the clients and the policy give the terminal; `None` leaves the terminal as it is.
+    pub(crate) fn size_from_clients(&self, policy: SizePolicy) -> Option<Size> {
         let is_newer =
             |client: &AttachedClient| client.proposed_size().is_some() && client.last_activity > self.explicit_size_at;
         if policy == SizePolicy::Latest && self.explicit_size_at > 0 && !self.clients.iter().any(is_newer) {
@@ -154,7 +154,7 @@ impl Attachments {
     }
 
     pub(crate) fn list(&self, policy: SizePolicy, current: Option<Size>) -> Vec<AttachmentInfo> {
-        let effective = self.effective_size(policy).filter(|size| Some(*size) == current);
+        let effective = self.size_from_clients(policy).filter(|size| Some(*size) == current);
         self.clients
             .iter()
             .map(|client| AttachmentInfo {

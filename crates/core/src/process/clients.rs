@@ -95,7 +95,7 @@ impl Process {
         if !inner.record.spec.is_terminal() || !matches!(inner.phase, Phase::Running { .. }) {
             return;
         }
-        if let Some(size) = inner.attachments.effective_size(inner.record.spec.size_policy)
+        if let Some(size) = inner.attachments.size_from_clients(inner.record.spec.size_policy)
             && Some(size) != current
         {
             // Fails only for a terminal that has just exited.

@@ -40,7 +40,7 @@ impl Process {
             _ if self.is_hidden() => {}
             Status::Exited => counts.exited += 1,
             Status::Running => counts.running += 1,
-            // Not in the table.
+            // There is no metric for a process that has not started, and a lost one is not in the table.
             Status::Created | Status::Lost => {}
         }
         counts.log_bytes += log_bytes;
