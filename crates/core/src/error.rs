@@ -100,6 +100,12 @@ impl Error {
         }
     }
 
+    /// A command on a process that only the history knows.
+    pub fn earlier_boot() -> Self {
+        let message = "this process is only in the history; its output can be read, and it can be deleted";
+        Self::conflict("earlier_boot", message)
+    }
+
     /// The process belongs to an earlier boot, and how it ended is unknown.
     pub(crate) fn process_lost() -> Self {
         Self::conflict("process_lost", "the process was lost with an earlier run of outlive; only its output is known")

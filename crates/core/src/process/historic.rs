@@ -7,7 +7,7 @@ use std::time::Duration;
 use outlive_history::{Record as StoredRecord, RecordKind, Span};
 
 use super::info::ProcessInfo;
-use super::state::{Phase, earlier_boot};
+use super::state::Phase;
 use super::{Inner, Process, Record};
 use crate::events::{Kind, UpdateReason};
 use crate::history::{Tap, records};
@@ -43,7 +43,7 @@ impl Process {
     }
 
     pub(super) fn check_not_historic(&self) -> Result<()> {
-        if self.is_historic() { Err(earlier_boot()) } else { Ok(()) }
+        if self.is_historic() { Err(Error::earlier_boot()) } else { Ok(()) }
     }
 
     // ---- hooks; a process that is not stored costs a few loads ----

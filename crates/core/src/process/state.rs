@@ -88,21 +88,13 @@ pub(crate) fn decide(phase: &Phase, command: Command) -> Result<Decision> {
         (P::Exited(_), C::Stop) | (P::Created, C::Stop | C::Kill) => D::Nothing,
         (P::Running { .. }, C::Signal | C::Input | C::Resize) => D::Forward,
         (P::Created | P::Exited(_) | P::Lost, C::Delete { .. }) => D::Remove,
-        (P::Lost, _) => return Err(earlier_boot()),
+        (P::Lost, _) => return Err(Error::earlier_boot()),
         (_, C::Signal | C::Input | C::Resize) => return Err(not_running()),
         (P::Running { .. }, C::Delete { force: true }) => D::KillThenRemove,
         (P::Running { .. }, C::Delete { force: false }) => {
             return Err(Error::conflict("still_running", "process is still running; stop or kill it before delete"));
         }
     })
-}
-
-/// A command on a process that only the history knows.
-pub(crate) fn earlier_boot() -> Error {
-    Error::conflict(
-        "earlier_boot",
-        "this process is only in the history; its output can be read, and it can be deleted",
-    )
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::json;
 use utoipa::IntoParams;
 
-use super::history::find_current;
+use super::process_path::find_current;
 use crate::access::Grant;
 use crate::http::extract::{self, Params, Path};
 use crate::http::peer::Peer;

@@ -1,12 +1,10 @@
-//! The history: what is stored on disk, also of earlier boots. Looking up a process that only the history knows, for
-//! the calls that can read one.
+//! The history: what is stored on disk, also of earlier boots.
 
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{FromRequestParts, State};
+use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::request::Parts;
 use outlive_core::Error;
 use outlive_core::history::{BootFilter, BootInfo, HistoryExec, HistorySession, HistoryStatus};
 use outlive_core::process::Process;
@@ -18,60 +16,12 @@ use crate::http::AppState;
 use crate::http::extract::{Params, Path};
 use crate::http::problem::{HandlerResult, Problem};
 
-/// The process that the path names, and the grant of the client: only admins may learn of the history.
-pub(super) struct ProcessPath {
-    pub(super) id: String,
-    pub(super) grant: Grant,
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for ProcessPath {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let Path(id) = Path::from_request_parts(parts, state).await?;
-        Ok(Self { id, grant: Grant::from_request_parts(parts, state).await? })
-    }
-}
-
-impl ProcessPath {
-    /// For calls that need a process of this server.
-    pub(super) async fn find(&self, app: &AppState) -> HandlerResult<Arc<Process>> {
-        find_current(app, &self.grant, &self.id).await
-    }
-
-    /// For calls that also read what only the history knows.
-    pub(super) async fn find_anywhere(&self, app: &AppState) -> HandlerResult<Arc<Process>> {
-        match app.core.find(&self.id) {
-            Err(Error::NotFound { .. }) if self.grant.scope >= Scope::Admin => {
-                Ok(app.core.find_anywhere(&self.id).await?)
-            }
-            found => Ok(found?),
-        }
-    }
-}
-
-/// A process that only the history knows is a conflict for admins, and not found for other clients.
-pub(super) async fn find_current(app: &AppState, grant: &Grant, id: &str) -> HandlerResult<Arc<Process>> {
-    match app.core.find(id) {
-        Err(Error::NotFound { .. }) if grant.scope >= Scope::Admin => {
-            app.core.find_anywhere(id).await?;
-            Err(earlier_boot().into())
-        }
-        found => Ok(found?),
-    }
-}
-
 /// A history that is off has no records.
 fn empty_if_off<T>(listed: outlive_core::Result<Vec<T>>) -> outlive_core::Result<Vec<T>> {
     match listed {
         Err(Error::Unavailable { code: "history_off", .. }) => Ok(Vec::new()),
         listed => listed,
     }
-}
-
-fn earlier_boot() -> Error {
-    let message = "this process is only in the history; its output can be read, and it can be deleted";
-    Error::conflict("earlier_boot", message)
 }
 
 /// The processes of a `boot` filter, oldest first. They include those that still exist, if the filter includes this

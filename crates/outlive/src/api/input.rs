@@ -7,7 +7,7 @@ use outlive_core::process::ProcessInfo;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::history::ProcessPath;
+use super::process_path::ProcessPath;
 use crate::http::AppState;
 use crate::http::extract::Body;
 use crate::http::problem::{HandlerResult, Problem};

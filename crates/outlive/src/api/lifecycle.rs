@@ -8,7 +8,7 @@ use outlive_core::process::ProcessInfo;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-use super::history::ProcessPath;
+use super::process_path::ProcessPath;
 use crate::http::AppState;
 use crate::http::extract::{Body, Params};
 use crate::http::problem::{HandlerResult, Problem};

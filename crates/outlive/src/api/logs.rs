@@ -16,7 +16,7 @@ use outlive_core::process::Process;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::history::ProcessPath;
+use super::process_path::ProcessPath;
 use crate::http::AppState;
 use crate::http::extract::Params;
 use crate::http::problem::{HandlerResult, Problem};

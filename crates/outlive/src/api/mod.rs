@@ -22,6 +22,7 @@ mod lifecycle;
 mod logs;
 mod observe;
 mod output;
+mod process_path;
 mod processes;
 mod recording;
 mod run;

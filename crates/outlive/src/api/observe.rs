@@ -7,7 +7,7 @@ use outlive_core::observe::{ListeningPort, Machine, TreeProcess};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::history::ProcessPath;
+use super::process_path::ProcessPath;
 use crate::http::AppState;
 use crate::http::problem::{HandlerResult, Problem};
 

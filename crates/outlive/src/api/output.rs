@@ -10,8 +10,8 @@ use outlive_core::process::Process;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::history::ProcessPath;
 use super::logs::stream_filter;
+use super::process_path::ProcessPath;
 use crate::access::Grant;
 use crate::http::AppState;
 use crate::http::extract::Params;

@@ -12,7 +12,8 @@ use outlive_core::{Error, NewProcess};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::history::{self, ProcessPath};
+use super::history;
+use super::process_path::ProcessPath;
 use crate::access::{Grant, Scope};
 use crate::http::AppState;
 use crate::http::extract::{Body, Params};

@@ -14,7 +14,7 @@ use outlive_core::process::{Process, SizeChange};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::history::ProcessPath;
+use super::process_path::ProcessPath;
 use crate::asciicast::{RecordingInfo, Version, Writer};
 use crate::http::AppState;
 use crate::http::extract::Params;

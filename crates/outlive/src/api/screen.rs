@@ -8,7 +8,7 @@ use outlive_core::screen::Snapshot;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::history::ProcessPath;
+use super::process_path::ProcessPath;
 use crate::http::AppState;
 use crate::http::extract::Params;
 use crate::http::problem::{HandlerResult, Problem};

@@ -10,7 +10,7 @@ use outlive_core::attach::Role;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::history::find_current;
+use super::process_path::find_current;
 use crate::access::ticket::{DEFAULT_LIFETIME, IssuedTicket, MAX_LIFETIME, MAX_USES, Validity};
 use crate::access::{AuthRejection, Grant, Scope};
 use crate::http::AppState;

@@ -13,8 +13,8 @@ use outlive_core::{PortProbe, PortWait, WaitCondition, WaitOutcome};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::history::ProcessPath;
 use super::logs::stream_filter;
+use super::process_path::ProcessPath;
 use crate::http::AppState;
 use crate::http::extract::Body;
 use crate::http::probe::HttpProbe;
