@@ -21,7 +21,7 @@ use super::{connect, context, events, execs, history, input, logs, output, proce
 use crate::access::{Credential, credentials};
 use crate::http::extract::{Params, parse};
 use crate::http::problem::{HandlerResult, Problem};
-use crate::http::unknown_fields::{ReportedBody, UnknownFields};
+use crate::http::unknown_fields::{ReportsUnknownFields, UnknownFields};
 use crate::http::values::{Encoding, SignalName, idempotency_key, parse_flow};
 use crate::socket::direct_terminal::TerminalQuery;
 
@@ -48,7 +48,7 @@ pub(crate) fn body<T: DeserializeOwned>(data: &[u8]) -> Option<T> {
 }
 
 /// A body that reports its unknown fields is accepted and rejected as any other.
-fn reported_body<T: ReportedBody>(data: &[u8]) -> bool {
+fn reported_body<T: ReportsUnknownFields>(data: &[u8]) -> bool {
     let mut unknown = UnknownFields::default();
     let is_valid = checked(T::parse(data, &mut unknown)).is_some();
     let header = (unknown, ()).into_response().headers().get("x-outlive-unknown-fields").cloned();

@@ -18,7 +18,7 @@ use crate::access::{Grant, Scope};
 use crate::http::AppState;
 use crate::http::extract::{Body, Params};
 use crate::http::problem::{HandlerResult, Problem};
-use crate::http::unknown_fields::{Reported, ReportedBody, UnknownFields, field_names};
+use crate::http::unknown_fields::{BodyWithUnknownFields, ReportsUnknownFields, UnknownFields, field_names};
 use crate::http::values::{idempotency_key, one_of};
 
 /// A process to create.
@@ -45,7 +45,7 @@ fn default_start() -> bool {
     true
 }
 
-impl ReportedBody for CreateRequest {
+impl ReportsUnknownFields for CreateRequest {
     fn parse(bytes: &[u8], unknown: &mut UnknownFields) -> HandlerResult<Self> {
         let (spec, options) = unknown.collect_both(bytes)?;
         Ok(Self { spec, options })
@@ -80,7 +80,7 @@ pub(super) fn spec_field_names(object: &str) -> Vec<&'static str> {
 pub(super) async fn create(
     State(app): State<AppState>,
     headers: HeaderMap,
-    Reported(request, unknown): Reported<CreateRequest>,
+    BodyWithUnknownFields(request, unknown): BodyWithUnknownFields<CreateRequest>,
 ) -> (UnknownFields, HandlerResult<Json<ProcessInfo>>) {
     (unknown, create_process(&app, &headers, request).await)
 }

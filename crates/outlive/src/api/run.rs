@@ -17,7 +17,7 @@ use super::processes::spec_field_names;
 use crate::http::AppState;
 use crate::http::problem::{HandlerResult, Problem};
 use crate::http::sse::{self, StreamEvent};
-use crate::http::unknown_fields::{Reported, ReportedBody, UnknownFields, field_names};
+use crate::http::unknown_fields::{BodyWithUnknownFields, ReportsUnknownFields, UnknownFields, field_names};
 use crate::http::values::{Encoding, idempotency_key};
 
 #[derive(Deserialize, ToSchema)]
@@ -98,7 +98,7 @@ pub(super) struct RunResponse {
 pub(super) async fn run(
     State(app): State<AppState>,
     headers: HeaderMap,
-    Reported(request, unknown): Reported<RunRequest>,
+    BodyWithUnknownFields(request, unknown): BodyWithUnknownFields<RunRequest>,
 ) -> (UnknownFields, HandlerResult<Response>) {
     (unknown, respond(app, &headers, request).await)
 }
@@ -120,7 +120,7 @@ async fn respond(app: AppState, headers: &HeaderMap, request: RunRequest) -> Han
     Ok(Json(response).into_response())
 }
 
-impl ReportedBody for RunRequest {
+impl ReportsUnknownFields for RunRequest {
     fn parse(bytes: &[u8], unknown: &mut UnknownFields) -> HandlerResult<Self> {
         unknown.collect(bytes)
     }

@@ -14,7 +14,7 @@ use super::processes::spec_field_names;
 use crate::http::AppState;
 use crate::http::extract::{Body, Path};
 use crate::http::problem::{HandlerResult, Kind, Problem};
-use crate::http::unknown_fields::{Reported, ReportedBody, UnknownFields, field_names};
+use crate::http::unknown_fields::{BodyWithUnknownFields, ReportsUnknownFields, UnknownFields, field_names};
 use crate::http::values::idempotency_key;
 
 #[derive(Serialize, ToSchema)]
@@ -84,7 +84,7 @@ pub(super) struct StartOptions {
     kill_with_session: bool,
 }
 
-impl ReportedBody for StartRequest {
+impl ReportsUnknownFields for StartRequest {
     fn parse(bytes: &[u8], unknown: &mut UnknownFields) -> HandlerResult<Self> {
         let (spec, options) = unknown.collect_both(bytes)?;
         Ok(Self { spec, options })
@@ -109,7 +109,7 @@ pub(super) async fn start_process(
     State(app): State<AppState>,
     Path(id): Path<String>,
     headers: HeaderMap,
-    Reported(request, unknown): Reported<StartRequest>,
+    BodyWithUnknownFields(request, unknown): BodyWithUnknownFields<StartRequest>,
 ) -> (UnknownFields, HandlerResult<Json<ProcessInfo>>) {
     (unknown, start_in_session(&app, &id, &headers, request).await)
 }

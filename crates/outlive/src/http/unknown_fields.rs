@@ -25,21 +25,21 @@ const MAX_NAME_BYTES: usize = 96;
 const OMITTED: &str = "...";
 
 /// A body that can report its unknown fields.
-pub(crate) trait ReportedBody: Sized {
+pub(crate) trait ReportsUnknownFields: Sized {
     fn parse(bytes: &[u8], unknown: &mut UnknownFields) -> HandlerResult<Self>;
     /// The fields of the object at this path; the path of the body itself is empty.
     fn field_names(object: &str) -> Vec<&'static str>;
 }
 
 /// A JSON body and its unknown fields. The handler returns these with its response, which then has the header.
-pub(crate) struct Reported<T>(pub(crate) T, pub(crate) UnknownFields);
+pub(crate) struct BodyWithUnknownFields<T>(pub(crate) T, pub(crate) UnknownFields);
 
 #[derive(Deserialize)]
 struct StrictQuery {
     strict: Option<bool>,
 }
 
-impl<T: ReportedBody> FromRequest<AppState> for Reported<T> {
+impl<T: ReportsUnknownFields> FromRequest<AppState> for BodyWithUnknownFields<T> {
     type Rejection = (UnknownFields, Problem);
 
     async fn from_request(request: Request, app: &AppState) -> Result<Self, Self::Rejection> {
@@ -187,7 +187,7 @@ fn encode(name: &str) -> String {
     encoded
 }
 
-fn unknown_field<T: ReportedBody>(name: &str) -> Problem {
+fn unknown_field<T: ReportsUnknownFields>(name: &str) -> Problem {
     let (object, field) = name.rsplit_once('.').unwrap_or(("", name));
     let known = T::field_names(object);
     let close = close_matches(field, &known);
@@ -311,7 +311,7 @@ mod tests {
         start: Option<bool>,
     }
 
-    impl ReportedBody for Item {
+    impl ReportsUnknownFields for Item {
         fn parse(bytes: &[u8], unknown: &mut UnknownFields) -> HandlerResult<Self> {
             unknown.collect_both::<Self, Options>(bytes).map(|(item, _)| item)
         }
