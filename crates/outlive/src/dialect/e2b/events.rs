@@ -78,8 +78,8 @@ async fn open(
     }
     // A token that may only read must not move the offset at which the owner's client continues.
     let resume_offset = if flow == Flow::Lossless { ResumeOffset::Advance } else { ResumeOffset::Keep };
-    let events = EventStream { process, cursor, resume_offset, timeout_limits: TimeoutLimits::Call, peer };
-    events.open(app, call).await
+    let setup = StreamSetup { process, cursor, resume_offset, timeout_scope: TimeoutScope::CallOnly, peer };
+    setup.open(app, call).await
 }
 
 fn requested_offset(headers: &HeaderMap, log: &Log) -> Result<u64, ConnectError> {
@@ -95,31 +95,31 @@ pub(super) enum ResumeOffset {
     Keep,
 }
 
-/// What the timeout of the call limits.
+/// What the timeout of a call applies to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum TimeoutLimits {
-    Call,
-    /// The process too: it was started with the same time limit.
-    Process,
+pub(super) enum TimeoutScope {
+    CallOnly,
+    /// The process was started with the same time limit.
+    CallAndProcess,
 }
 
-/// An event stream that is about to start.
-pub(super) struct EventStream {
+/// What an event stream needs to start.
+pub(super) struct StreamSetup {
     pub(super) process: Arc<Process>,
     pub(super) cursor: Cursor,
     pub(super) resume_offset: ResumeOffset,
-    pub(super) timeout_limits: TimeoutLimits,
+    pub(super) timeout_scope: TimeoutScope,
     pub(super) peer: Peer,
 }
 
-impl EventStream {
+impl StreamSetup {
     /// The body of the response: envelopes with one event each, in pieces of several.
     pub(super) async fn open<M>(
         self,
         app: AppState,
         call: &ServerStream<M>,
     ) -> Result<impl Stream<Item = Bytes> + use<M>, ConnectError> {
-        let Self { process, cursor, resume_offset, timeout_limits, peer } = self;
+        let Self { process, cursor, resume_offset, timeout_scope, peer } = self;
         let attachment = process.attach(Role::Viewer, Some(peer.to_string()), None)?;
         app.metrics.count_attachment();
         let mut encoder = Encoder {
@@ -127,7 +127,7 @@ impl EventStream {
             pid: process.last_pid().unwrap_or_default(),
             keepalive_interval: call.keepalive_interval,
             deadline: call.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
-            timeout_limits,
+            timeout_scope,
             encoded: EncodedOutput {
                 log: Arc::clone(cursor.log()),
                 end: cursor.offset(),
@@ -159,7 +159,7 @@ struct Encoder {
     pid: u32,
     keepalive_interval: Duration,
     deadline: Option<Instant>,
-    timeout_limits: TimeoutLimits,
+    timeout_scope: TimeoutScope,
     encoded: EncodedOutput,
     /// `None` after the last event.
     follow: Option<Follow>,
@@ -229,7 +229,7 @@ impl Encoder {
     fn encode_ending(&mut self, ending: &Ending, piece: &mut Vec<u8>) {
         // Only session execs end otherwise, and E2B has none.
         let Ending::Process(exit) = ending else { return self.end(None, piece) };
-        if self.timeout_limits == TimeoutLimits::Process && exit.cause == Cause::TimedOut {
+        if self.timeout_scope == TimeoutScope::CallAndProcess && exit.cause == Cause::TimedOut {
             let message = "the process reached its time limit";
             return self.end(Some(&ConnectError::new(ConnectCode::DeadlineExceeded, message)), piece);
         }

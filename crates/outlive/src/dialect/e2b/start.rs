@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::connect_rpc::{ServerStream, stream_response};
 use super::error::ConnectError;
-use super::events::{EventStream, ResumeOffset, TimeoutLimits};
+use super::events::{ResumeOffset, StreamSetup, TimeoutScope};
 use super::message::{PtySize, StartRequest};
 use super::process::{TAG, VARIABLES};
 use crate::access::credentials::{decode_basic, strip_scheme};
@@ -39,9 +39,9 @@ pub(super) async fn start(
         let process = spawn(&app, &headers, &call).await?;
         // No byte is lost before the cursor is there: `reader_expected` made the holder keep the output for it.
         let cursor = Cursor::new(process.log()?, Start::At(0), Flow::Lossless, StreamFilter::All);
-        let timeout_limits = if call.timeout.is_some() { TimeoutLimits::Process } else { TimeoutLimits::Call };
+        let timeout_scope = if call.timeout.is_some() { TimeoutScope::CallAndProcess } else { TimeoutScope::CallOnly };
         let resume_offset = ResumeOffset::Advance;
-        EventStream { process, cursor, resume_offset, timeout_limits, peer }.open(app, &call).await
+        StreamSetup { process, cursor, resume_offset, timeout_scope, peer }.open(app, &call).await
     };
     stream_response(call.codec, started.await)
 }

@@ -33,8 +33,8 @@ const ABORT_GRACE: Duration = Duration::from_secs(1);
 /// The abort request responds after this time at the latest.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reported for a command without a log, whose exit was not observed: the log was dropped, or the previous server died
-/// before it started the command. The command is over and has no true exit code.
+/// Reported for a command that has no log when its task resumes under a new server: the log was dropped and is not in the
+/// history, or it cannot be opened. The task reads exits from logs only, so it knows no true exit code.
 const UNKNOWN_EXIT_SIGNAL: u8 = 9;
 
 /// A command that runs in a session. The session is busy until this is dropped.
