@@ -30,8 +30,8 @@ use crate::socket::{
     record_malformed_frame, require_upgrade,
 };
 
-/// With a smaller window every keystroke would need a frame of its own.
-const MIN_WINDOW_BYTES: u64 = 4096;
+/// A smaller `window` is raised to this. It would cut output into tiny frames, and each would wait for an `ack`.
+const MIN_SEND_WINDOW_BYTES: u64 = 4096;
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -102,7 +102,7 @@ pub(super) async fn connect(
         app: app.clone(),
         attachment,
         has_stream_byte: !process.is_terminal() && !is_raw,
-        window: query.window.map(|bytes| bytes.max(MIN_WINDOW_BYTES)),
+        window: query.window.map(|bytes| bytes.max(MIN_SEND_WINDOW_BYTES)),
         scrollback: (query.screen != Some(false)).then_some(scrollback),
         errors: ProtocolErrors::default(),
     };

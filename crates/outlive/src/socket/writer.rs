@@ -372,8 +372,8 @@ impl FloodDetector {
     /// A flood prints at least this much per interval.
     const MIN_FLOOD_BYTES: u64 = 128 << 10;
     const BATCH_PAUSE: Duration = Duration::from_millis(1);
-    /// A smaller log would fill up during the pause, and the program would wait.
-    const MIN_WINDOW_BYTES: u64 = 1 << 20;
+    /// A log with a smaller window would fill up during the pause, and the program would wait.
+    const MIN_LOG_WINDOW_BYTES: u64 = 1 << 20;
 
     pub(super) fn new(offset: u64) -> Self {
         Self { since: Instant::now(), from: offset, is_flood: false }
@@ -382,7 +382,7 @@ impl FloodDetector {
     /// The pause before more output is read.
     pub(super) fn pause(&mut self, cursor: &Cursor) -> Option<Duration> {
         self.measure(cursor.offset(), self.since.elapsed());
-        (self.is_flood && cursor.log().window() >= Self::MIN_WINDOW_BYTES).then_some(Self::BATCH_PAUSE)
+        (self.is_flood && cursor.log().window() >= Self::MIN_LOG_WINDOW_BYTES).then_some(Self::BATCH_PAUSE)
     }
 
     fn measure(&mut self, offset: u64, elapsed: Duration) {
