@@ -18,8 +18,9 @@
 //! | `records` | which record of a process, session or exec is stored |
 //! | `reader` | reads output that is no longer in memory |
 //!
-//! Nothing here is on the path of output: the writer reads rings as clients do. Syncs and commits have a thread of their
-//! own, so that a slow one does not stop the writer, whose lease would then end. Disk accesses that a request waits for
+//! The holder never waits for the disk: the writer reads rings as clients do. Its leases are of their own kind. They may
+//! slow a program down, and end after 100 ms without progress. Syncs and commits have a thread of their own, so that a
+//! slow one does not stop the writer, whose lease would then end. Disk accesses that a request waits for
 //! run on blocking threads, a few at a time, so that a hung disk never takes the threads of the runtime.
 
 mod api;
