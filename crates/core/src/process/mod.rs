@@ -247,7 +247,7 @@ impl Process {
     pub(crate) fn save_log_place(&self, inner: &Inner) {
         if !inner.removed && !self.is_historic() {
             let put = Change::Put { name: Record::name(&self.id), value: inner.record.encode() };
-            drop(self.services.journal.append(&[put]));
+            let _ = self.services.journal.append(&[put]);
             crate::crash_point::reach("record_put");
         }
     }
