@@ -1777,6 +1777,7 @@ export interface components {
              */
             exitCode?: number | null;
             exitReason?: components["schemas"]["ExitReason"] | null;
+            /** @description Of a run that continues as a process, and of a run with `keep`: the history has it by this id. */
             processId?: string | null;
             /** @description The command continues as the process `processId`. */
             running?: boolean;
@@ -2811,6 +2812,8 @@ export interface operations {
                 all?: boolean;
                 /** @description Include the history (needs the scope `admin`): `current`, `previous`, `all` or the id of a boot. */
                 boot?: string;
+                /** @description With `boot`: only processes that the history stores. */
+                stored?: boolean;
             };
             header?: never;
             path?: never;

@@ -54,9 +54,8 @@ impl Process {
 
     /// The link to the history, if the process is stored there from now on.
     fn tap_if_stored(&self, inner: &Inner) -> Option<Arc<Tap>> {
-        let is_stored = || inner.record.started_at_ms.is_some() && self.is_history_expected(&inner.record);
         let mut tap = lock(&self.tap);
-        if tap.is_none() && is_stored() {
+        if tap.is_none() && self.is_storing(inner) {
             *tap = Some(Tap::new_shared(self.key));
         }
         tap.clone()
@@ -120,6 +119,15 @@ impl Process {
         if let Some(tap) = self.tap() {
             self.services.history.finish_output(&tap);
         }
+    }
+
+    /// Whether the history stores the process, or only the history knows it.
+    pub fn is_stored(&self) -> bool {
+        self.is_historic() || self.read(|inner| self.is_storing(inner))
+    }
+
+    fn is_storing(&self, inner: &Inner) -> bool {
+        inner.record.started_at_ms.is_some() && self.is_history_expected(&inner.record)
     }
 
     /// Whether the history may have the process.

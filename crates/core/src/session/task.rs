@@ -26,6 +26,9 @@ use crate::events::{Kind, UpdateReason};
 use crate::process::{Process, Spec};
 use crate::{Error, Result, id, lock};
 
+/// Enough to recognize a command. The record of the exec has all of it.
+const MAX_SINK_COMMAND_CHARS: usize = 200;
+
 /// Starts the task of a session that this server has created.
 pub(super) fn spawn(session: Arc<Session>) {
     tokio::spawn(run_queue(session));
@@ -223,12 +226,17 @@ impl Session {
         })
     }
 
-    /// The sink is a hidden process without a program; its log records the exec's output.
+    /// The sink is a hidden process without a program; its log records the exec's output. Its command says in the history
+    /// whose output it is.
     fn reserve_sink(&self, exec: &Exec) -> Result<Arc<Process>> {
         let budget = self.services.config().max_log_bytes_per_exec;
-        let spec = Spec { command: "sink".to_owned(), max_log_bytes: Some(budget), ..Spec::default() };
+        let (command, is_internal) = {
+            let record = &lock(&exec.inner).record;
+            (record.command.trim().chars().take(MAX_SINK_COMMAND_CHARS).collect(), record.internal)
+        };
+        let spec = Spec { command, shell: true, max_log_bytes: Some(budget), ..Spec::default() };
         let mut record = self.services.new_record(spec);
-        if !lock(&exec.inner).record.internal {
+        if !is_internal {
             record.session_shell = Some(self.shell().id().to_owned());
         }
         reserve_hidden(&self.services, record)

@@ -121,6 +121,8 @@ pub(super) struct ListQuery {
     all: Option<bool>,
     /// Include the history (needs the scope `admin`): `current`, `previous`, `all` or the id of a boot.
     boot: Option<String>,
+    /// With `boot`: only processes that the history stores.
+    stored: Option<bool>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -148,7 +150,8 @@ pub(super) async fn list(
         Some(boot) => history::list_processes(&app, &grant, boot, with_runs).await?,
         None => app.core.list(with_runs),
     };
-    let processes = processes.into_iter().filter(has_status);
+    let only_stored = query.boot.is_some() && query.stored.unwrap_or(false);
+    let processes = processes.into_iter().filter(|process| !only_stored || process.is_stored()).filter(has_status);
     let matches = |info: &ProcessInfo| {
         owner.is_none_or(|owner| info.owner == owner)
             && source.is_none_or(|source| info.source == Some(source))

@@ -81,6 +81,7 @@ pub(super) struct RunResponse {
     stdout_truncated: bool,
     stderr_truncated: bool,
     duration_ms: u64,
+    /// Of a run that continues as a process, and of a run with `keep`: the history has it by this id.
     #[serde(skip_serializing_if = "Option::is_none")]
     process_id: Option<String>,
     /// The command continues as the process `processId`.
@@ -111,10 +112,15 @@ async fn respond(app: AppState, headers: &HeaderMap, request: RunRequest) -> Han
     if stream {
         return respond_with_stream(app, run, encoding).await;
     }
+    let keep = run.keep;
     let response = match app.core.run(run).await? {
-        RunOutcome::Finished(result) => RunResponse::new(&result, encoding, None),
+        RunOutcome::Finished(result) => {
+            let process_id = keep.then(|| result.process_id.clone());
+            RunResponse { process_id, ..RunResponse::new(&result, encoding) }
+        }
         RunOutcome::StillRunning { process, so_far } => {
-            RunResponse::new(&so_far, encoding, Some(process.id().to_owned()))
+            let process_id = Some(process.id().to_owned());
+            RunResponse { process_id, running: true, ..RunResponse::new(&so_far, encoding) }
         }
     };
     Ok(Json(response).into_response())
@@ -190,8 +196,7 @@ async fn respond_with_stream(app: AppState, mut run: Run, encoding: Encoding) ->
 }
 
 impl RunResponse {
-    /// `process_id` is set if the command continues as a process.
-    fn new(result: &RunResult, encoding: Encoding, process_id: Option<String>) -> Self {
+    fn new(result: &RunResult, encoding: Encoding) -> Self {
         let (exit_code, signal) = match result.exit.map(|exit| exit.status) {
             // After a timeout the signal is our own and says nothing about the command.
             _ if result.timed_out() => (None, None),
@@ -209,8 +214,8 @@ impl RunResponse {
             stdout_truncated: result.stdout_truncated,
             stderr_truncated: result.stderr_truncated,
             duration_ms: result.duration_ms,
-            running: process_id.is_some(),
-            process_id,
+            process_id: None,
+            running: false,
         }
     }
 }

@@ -10,7 +10,7 @@ use super::client::endpoint::escape;
 use super::client::stored::{StoredEvent, StoredOutput};
 use super::client::{ApiRequest, Client};
 use super::error::{CliError, Result};
-use super::process::{Process, find, list_boot, only_prefix_match, process_path};
+use super::process::{Process, find, list_boot, list_stored, only_prefix_match, process_path};
 use super::ps::status_cell;
 use super::text::table::{Cell, render};
 use super::text::units;
@@ -54,13 +54,13 @@ struct Show {
     /// Print as JSON
     #[arg(long)]
     json: bool,
-    /// Process or session ID
+    /// Process or session: its ID, the tag of a process, or the start of a process ID
     id: String,
 }
 
 #[derive(clap::Args)]
 struct Rm {
-    /// Process or session IDs
+    /// Processes or sessions: their IDs, tags of processes, or starts of process IDs
     #[arg(required = true)]
     ids: Vec<String>,
 }
@@ -125,10 +125,25 @@ async fn list_execs(client: &Client, session: &Value) -> Result<Value> {
     Ok(client.send(ApiRequest::get(path)).await?["execs"].take())
 }
 
-/// A stored session by its ID in the history or the one that it was created with; then the newest with that ID.
-async fn find_session(client: &Client, id: &str) -> Result<Option<Value>> {
-    let sessions = list_sessions(client, "all").await?;
-    Ok(sessions.into_iter().rfind(|session| [text(session, "historyId"), text(session, "sessionId")].contains(&id)))
+/// A stored session by its ID in the history, or by the one that it was created with, if only one has that.
+async fn find_session(client: &Client, name: &str) -> Result<Option<Value>> {
+    let is_named = |session: &Value| [text(session, "historyId"), text(session, "sessionId")].contains(&name);
+    let mut named: Vec<Value> = list_sessions(client, "all").await?.into_iter().filter(is_named).collect();
+    if named.len() > 1 {
+        let ids: Vec<&str> = named.iter().map(|session| text(session, "historyId")).collect();
+        return Err(CliError::Local(format!(
+            "several stored sessions are named {name}; use an ID: {}",
+            ids.join(", ")
+        )));
+    }
+    Ok(named.pop())
+}
+
+/// The ID of this boot. `None`: the history does not have it.
+async fn current_boot(client: &Client) -> Result<Option<String>> {
+    let status = client.send(ApiRequest::get("/v1/history")).await?;
+    let boots = status["boots"].as_array().into_iter().flatten();
+    Ok(boots.filter(|boot| boot["current"] == true).find_map(|boot| boot["id"].as_str()).map(str::to_owned))
 }
 
 fn text<'a>(value: &'a Value, name: &str) -> &'a str {
@@ -137,7 +152,7 @@ fn text<'a>(value: &'a Value, name: &str) -> &'a str {
 
 impl Ls {
     async fn execute(self, client: &Client) -> Result<i32> {
-        let processes = list_boot(client, &self.boot).await?;
+        let processes = list_stored(client, &self.boot).await?;
         let mut sessions = list_sessions(client, &self.boot).await?;
         for session in &mut sessions {
             session["execs"] = list_execs(client, session).await?;
@@ -153,7 +168,8 @@ impl Ls {
         let (width, colours) = (terminal::width(), terminal::use_colours());
         output::print_text(&render(&head, &rows, width, colours))?;
         if !sessions.is_empty() {
-            let rows: Vec<_> = sessions.iter().map(|session| session_row(session, now)).collect();
+            let current = current_boot(client).await?;
+            let rows: Vec<_> = sessions.iter().map(|session| session_row(session, current.as_deref(), now)).collect();
             let head = ["ID", "SESSION", "BOOT", "SHELL", "COMMANDS", "AGE", "LABEL"];
             output::print_text(&format!("\n{}", render(&head, &rows, width, colours)))?;
         }
@@ -173,13 +189,14 @@ fn process_row(process: &Process, now: u64) -> Vec<Cell> {
     ]
 }
 
-fn session_row(session: &Value, now: u64) -> Vec<Cell> {
+fn session_row(session: &Value, current_boot: Option<&str>, now: u64) -> Vec<Cell> {
+    let boot = text(session, "bootId");
     let commands = session["execs"].as_array().map_or(0, Vec::len);
     let age = now.saturating_sub(session["createdAtMs"].as_u64().unwrap_or(now));
     vec![
         Cell::new(text(session, "historyId")),
         Cell::new(text(session, "sessionId")),
-        Cell::new(text(session, "bootId")),
+        Cell::new(if current_boot == Some(boot) { "current" } else { boot }),
         Cell::new(text(session, "shell")),
         Cell::new(commands.to_string()),
         Cell::new(units::format_age(age)),
@@ -189,17 +206,17 @@ fn session_row(session: &Value, now: u64) -> Vec<Cell> {
 
 impl Show {
     async fn execute(self, client: &Arc<Client>) -> Result<i32> {
-        match find_stored(client, &self.id).await {
-            Ok(record) => self.show_process(client, record).await,
-            Err(error) if error.http_status() == Some(404) => self.show_session(client, error).await,
-            Err(error) => Err(error),
+        match find_stored(client, &self.id).await? {
+            Stored::Process(record) => self.show_process(client, record).await,
+            Stored::Session(session) => self.show_session(client, session).await,
         }
     }
 
     async fn show_process(&self, client: &Arc<Client>, record: Value) -> Result<i32> {
         let process = Process::from_json(record.clone())?;
         let status = client.send(ApiRequest::get("/v1/history")).await?;
-        let gaps = find_gaps(client, &process).await?;
+        // Without a history, output that is only in memory may be overwritten while it is looked at.
+        let gaps = if status["state"] == "off" { Vec::new() } else { find_gaps(client, &process).await? };
         if self.json {
             output::print_json(&json!({ "process": record, "directory": status["directory"], "gaps": gaps }))?;
             return Ok(0);
@@ -209,8 +226,7 @@ impl Show {
         Ok(0)
     }
 
-    async fn show_session(&self, client: &Client, not_found: CliError) -> Result<i32> {
-        let mut session = find_session(client, &self.id).await?.ok_or(not_found)?;
+    async fn show_session(&self, client: &Client, mut session: Value) -> Result<i32> {
         session["execs"] = list_execs(client, &session).await?;
         if self.json {
             output::print_json(&session)?;
@@ -231,7 +247,8 @@ fn exec_row(exec: &Value) -> Vec<Cell> {
         (None, None) => "lost".to_owned(),
     };
     let started = exec["startedAtMs"].as_u64().map_or("-".to_owned(), rfc3339::format_millis);
-    vec![Cell::new(started), Cell::new(text(exec, "processId")), Cell::new(status), Cell::new(text(exec, "command"))]
+    let command = text(exec, "command").trim_end();
+    vec![Cell::new(started), Cell::new(text(exec, "processId")), Cell::new(status), Cell::new(command)]
 }
 
 fn describe_process(process: &Process, status: &HistoryStatus, gaps: &[Value]) -> String {
@@ -273,14 +290,23 @@ async fn find_gaps(client: &Arc<Client>, process: &Process) -> Result<Vec<Value>
     Ok(gaps)
 }
 
-/// The record of a process by ID, tag or unique ID prefix, of this boot or an earlier one.
-async fn find_stored(client: &Arc<Client>, name: &str) -> Result<Value> {
+/// What a name on the command line stands for.
+enum Stored {
+    Process(Value),
+    Session(Value),
+}
+
+/// Finds a process by ID, tag or unique ID prefix, of this boot or an earlier one, or a session by ID.
+async fn find_stored(client: &Arc<Client>, name: &str) -> Result<Stored> {
     let id = match find(client, name).await {
         Ok(process) => process.id,
-        Err(error) if error.http_status() == Some(404) => find_by_prefix(client, name, error).await?.id,
+        Err(error) if error.http_status() == Some(404) => match find_session(client, name).await? {
+            Some(session) => return Ok(Stored::Session(session)),
+            None => find_by_prefix(client, name, error).await?.id,
+        },
         Err(error) => return Err(error),
     };
-    client.send(ApiRequest::get(process_path(&id, ""))).await
+    client.send(ApiRequest::get(process_path(&id, ""))).await.map(Stored::Process)
 }
 
 async fn find_by_prefix(client: &Client, name: &str, not_found: CliError) -> Result<Process> {
@@ -301,18 +327,12 @@ impl Rm {
     }
 }
 
-async fn delete(client: &Arc<Client>, id: &str) -> Result<()> {
-    let request = |id: &str| ApiRequest::delete(format!("/v1/history/{}", escape(id)));
-    match client.send(request(id)).await {
-        Err(error) if error.http_status() == Some(404) => {
-            let id = match find_session(client, id).await? {
-                Some(session) => text(&session, "historyId").to_owned(),
-                None => find_by_prefix(client, id, error).await?.id,
-            };
-            client.send(request(&id)).await.map(drop)
-        }
-        result => result.map(drop),
-    }
+async fn delete(client: &Arc<Client>, name: &str) -> Result<()> {
+    let (record, id) = match find_stored(client, name).await? {
+        Stored::Process(process) => (process, "id"),
+        Stored::Session(session) => (session, "historyId"),
+    };
+    client.send(ApiRequest::delete(format!("/v1/history/{}", escape(text(&record, id))))).await.map(drop)
 }
 
 impl Gc {

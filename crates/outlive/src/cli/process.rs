@@ -149,6 +149,11 @@ pub(crate) async fn list_boot(client: &Client, boot: &str) -> Result<Vec<Value>>
     request_list(client, &format!("?all=true&boot={}", escape(boot))).await
 }
 
+/// The processes of a boot that the history stores.
+pub(crate) async fn list_stored(client: &Client, boot: &str) -> Result<Vec<Value>> {
+    request_list(client, &format!("?all=true&stored=true&boot={}", escape(boot))).await
+}
+
 async fn request_list(client: &Client, query: &str) -> Result<Vec<Value>> {
     match client.send(ApiRequest::get(format!("/v1/processes{query}"))).await? {
         Value::Object(mut response) => match response.remove("processes") {

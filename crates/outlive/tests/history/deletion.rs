@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::harness::Outlive;
+use crate::harness::{Outlive, eventually};
 use crate::{collect_garbage, run_cli, scratch_directory, serve, stored_files, wait_stored};
 
 /// A process whose output, arguments, label and tag contain `marker`, beside output that fills several segments.
@@ -80,6 +80,44 @@ fn a_process_of_an_earlier_run_is_deleted_too() {
     assert!(collected.status.success(), "{}", String::from_utf8_lossy(&collected.stderr));
     assert_nothing_stored(&directory, "one", &ids[0]);
     assert_nothing_stored(&directory, "two", &ids[1]);
+}
+
+#[test]
+fn the_history_commands_take_ids_tags_prefixes_and_sessions() {
+    let scratch = scratch_directory();
+    let directory = scratch.path().join("history");
+    let start_session = |outlive: &Outlive| {
+        assert_eq!(outlive.post("/v1/sessions", &json!({ "id": "main", "shell": "bash" })).status, 200);
+        let exec = outlive.post("/v1/sessions/main/exec", &json!({ "command": "echo by-a-session" }));
+        assert_eq!(exec.json["exitCode"], 0, "{}", exec.text());
+    };
+    let outlive = serve(&directory);
+    let earlier = outlive.start_process(json!({ "command": "echo", "args": ["earlier"] }));
+    outlive.wait_exit(&earlier);
+    start_session(&outlive);
+    assert_eq!(outlive.stop(), 0);
+    let outlive = serve(&directory);
+    let tagged = outlive.start_process(json!({ "command": "echo", "args": ["tagged"], "tag": "build" }));
+    outlive.wait_exit(&tagged);
+    let cli = |arguments: &[&str]| {
+        let done = run_cli(&outlive, &[&["history"], arguments].concat());
+        (done.status.success(), String::from_utf8(done.stdout).unwrap() + &String::from_utf8(done.stderr).unwrap())
+    };
+
+    let (shown, text) = cli(&["show", "main"]);
+    assert!(shown && text.contains("exited 0") && text.contains("echo by-a-session"), "{text}");
+    start_session(&outlive);
+    eventually("two sessions", || (cli(&["ls"]).1.matches(" main ").count() == 2).then_some(()));
+    let (removed, text) = cli(&["rm", "main"]);
+    assert!(!removed && text.contains("several stored sessions are named main"), "{text}");
+
+    for (name, id) in [("build", &tagged), (&earlier[..earlier.len() - 4], &earlier)] {
+        let (shown, text) = cli(&["show", name]);
+        assert!(shown && text.contains(id.as_str()) && text.contains("gaps     none"), "{text}");
+        let (removed, text) = cli(&["rm", name]);
+        assert!(removed, "{text}");
+        assert_gone(&outlive, id);
+    }
 }
 
 #[test]

@@ -3,14 +3,17 @@
 use serde_json::json;
 
 use crate::harness::{Outlive, Setup, eventually, read_if_exists};
-use crate::{collect_garbage, list_all_boots, scratch_directory, serve, serve_with, stored_files, wait_stored};
+use crate::{
+    collect_garbage, list_all_boots, run_cli, scratch_directory, serve, serve_with, stored_files, wait_stored,
+};
 
-fn run(outlive: &Outlive, key: Option<&str>, spec: serde_json::Value) {
+fn run(outlive: &Outlive, key: Option<&str>, spec: serde_json::Value) -> serde_json::Value {
     let mut headers = vec![("content-type", "application/json")];
     headers.extend(key.map(|key| ("idempotency-key", key)));
     let body = spec.to_string();
     let response = outlive.http().send("POST", "/v1/processes/run", &headers, Some(body.as_bytes()));
     assert_eq!((response.status, &response.json["exitCode"]), (200, &json!(0)), "{}", response.text());
+    response.json
 }
 
 /// Whether history has a process with this argument after a stop.
@@ -26,11 +29,14 @@ fn plain_runs_are_not_stored_and_keyed_and_kept_ones_are() {
     let scratch = scratch_directory();
     let directory = scratch.path().join("history");
     let outlive = serve(&directory);
-    run(&outlive, None, json!({ "command": "echo", "args": ["plain-marker"] }));
+    let plain = run(&outlive, None, json!({ "command": "echo", "args": ["plain-marker"] }));
+    assert!(plain["processId"].is_null(), "{plain}");
     run(&outlive, None, json!({ "command": "sleep 0.1; echo slow-plain-marker", "shell": true }));
     run(&outlive, Some("key"), json!({ "command": "echo", "args": ["keyed-marker"] }));
-    run(&outlive, None, json!({ "command": "echo", "args": ["kept-marker"], "keep": true }));
+    let kept = run(&outlive, None, json!({ "command": "echo", "args": ["kept-marker"], "keep": true }));
+    let kept = kept["processId"].as_str().unwrap();
     assert_eq!(outlive.stop(), 0);
+    assert_eq!(serve(&directory).output(kept), b"kept-marker\n");
     let stored = stored_commands(&directory);
     for (marker, is_stored) in [("plain-marker", false), ("keyed-marker", true), ("kept-marker", true)] {
         assert_eq!(stored.contains(marker), is_stored, "{marker} in {stored}");
@@ -51,6 +57,10 @@ fn a_process_without_history_and_an_excluded_tag_leave_nothing() {
         outlive.wait_exit(id);
     }
     wait_stored(&directory, "stored-marker");
+    let listed = run_cli(&outlive, &["history", "ls", "--json"]);
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let ids: Vec<_> = listed["processes"].as_array().unwrap().iter().map(|process| &process["id"]).collect();
+    assert_eq!(ids, [&json!(stored)]);
     assert_eq!(outlive.output(&off), b"off-marker\n", "it is in memory as ever");
     assert_eq!(outlive.stop(), 0);
     let listed = stored_commands(&directory);

@@ -1,5 +1,6 @@
 //! Reads the files of a history as a thief of the disk would.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The files of a history, also those of directories below it.
@@ -29,7 +30,7 @@ pub(crate) fn contain(directory: &Path, text: &str) -> bool {
 
 pub(crate) fn file_contains(path: &Path, text: &str) -> bool {
     let bytes = std::fs::read(path).unwrap_or_default();
-    has(&bytes, text) || decompress_all(&bytes).is_some_and(|bytes| has(&bytes, text))
+    has(&bytes, text) || has(&decompress_all(&bytes), text) || has(&decompress_bodies(&bytes), text)
 }
 
 fn has(bytes: &[u8], text: &str) -> bool {
@@ -44,14 +45,30 @@ fn has(bytes: &[u8], text: &str) -> bool {
     false
 }
 
+const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
 /// The contents of all zstd frames in a file, wherever they begin.
-fn decompress_all(bytes: &[u8]) -> Option<Vec<u8>> {
-    const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+fn decompress_all(bytes: &[u8]) -> Vec<u8> {
     let mut all = Vec::new();
-    for at in (0..bytes.len().saturating_sub(MAGIC.len())).filter(|at| bytes[*at..].starts_with(&MAGIC)) {
-        let mut decoder = zstd::stream::read::Decoder::new(&bytes[at..]).ok()?.single_frame();
+    for at in (0..bytes.len()).filter(|at| bytes[*at..].starts_with(&MAGIC)) {
+        let mut decoder = zstd::stream::read::Decoder::new(&bytes[at..]).unwrap().single_frame();
         // A frame that only looks like one ends with an error; what was read of it counts.
         let _ = std::io::copy(&mut decoder, &mut all);
     }
-    (!all.is_empty()).then_some(all)
+    all
+}
+
+/// The contents of all bodies of records, wherever they begin. Each has the byte 1 in place of the magic number.
+fn decompress_bodies(bytes: &[u8]) -> Vec<u8> {
+    const DICTIONARY: &[u8] = include_bytes!("../../../history/src/store/index/body_dictionary.txt");
+    // The flags of a frame with a known length and without a checksum.
+    const FRAME_FLAGS: [u8; 5] = [0x20, 0x40, 0x60, 0x80, 0xa0];
+    let mut all = Vec::new();
+    let begins = bytes.windows(2).enumerate().filter(|(_, pair)| pair[0] == 1 && FRAME_FLAGS.contains(&pair[1]));
+    for (at, _) in begins {
+        let frame = MAGIC.chain(&bytes[at + 1..]);
+        let mut decoder = zstd::stream::read::Decoder::with_dictionary(frame, DICTIONARY).unwrap().single_frame();
+        let _ = std::io::copy(&mut decoder, &mut all);
+    }
+    all
 }
