@@ -8,6 +8,7 @@ pub mod real;
 pub mod simulated;
 
 use std::io;
+use std::ops::Range;
 
 pub use real::RealDisk;
 #[cfg(any(test, feature = "simulated-disk"))]
@@ -39,6 +40,21 @@ pub trait DiskFile: Send + Sync {
         self.len()
     }
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// Makes the bytes and the length durable. The name of the file may still be lost: see [`Disk::sync_directory`].
+    /// Makes the bytes and the length durable. The name of the file may still be lost: see [`Disk::sync_directory`]. After
+    /// a failure the kernel may count bytes as written that are not: [`write_again`] comes before the next sync.
     fn sync(&self) -> io::Result<()>;
+}
+
+/// Writes a part of a file as it reads, so that the next sync makes it durable even if a sync has failed before.
+pub fn write_again(file: &dyn DiskFile, range: Range<u64>) -> io::Result<()> {
+    const CHUNK_BYTES: u64 = 256 * 1024;
+    let mut buffer = vec![0; CHUNK_BYTES.min(range.end.saturating_sub(range.start)) as usize];
+    let mut at = range.start;
+    while at < range.end {
+        let chunk = &mut buffer[..CHUNK_BYTES.min(range.end - at) as usize];
+        file.read_exact_at(chunk, at)?;
+        file.write_all_at(chunk, at)?;
+        at += chunk.len() as u64;
+    }
+    Ok(())
 }

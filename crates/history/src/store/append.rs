@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::index::Change;
 use super::state::{Extent, Raw};
 use super::{OpenStore, files, lock};
-use crate::disk::DiskFile;
+use crate::disk::{self, DiskFile};
 use crate::format::{self, FileHeader, FileKind};
 use crate::{ChunkMark, Piece, Record};
 
@@ -208,21 +208,37 @@ impl OpenStore {
 
     pub(super) fn sync(&self) -> io::Result<()> {
         let _syncing = lock(&self.syncing);
-        let unsynced: Vec<(u64, Arc<dyn DiskFile>, u64)> = {
+        let unsynced: Vec<u64> = {
             let state = self.state();
-            let unsynced = state.raws.iter().filter(|(_, raw)| raw.unsynced_bytes > 0);
-            unsynced.map(|(number, raw)| (*number, raw.file.clone(), raw.unsynced_bytes)).collect()
+            state.raws.iter().filter(|(_, raw)| raw.unsynced_bytes > 0).map(|(number, _)| *number).collect()
         };
-        for (number, file, bytes) in &unsynced {
-            file.sync()?;
-            if let Some(raw) = self.state().raws.get_mut(number) {
-                raw.unsynced_bytes -= bytes;
-            }
+        for number in unsynced {
+            self.sync_raw(number)?;
         }
         if self.state().raws.values().any(|raw| !raw.is_name_synced) {
             self.sync_names()?;
         }
         self.mark_short_raws()
+    }
+
+    fn sync_raw(&self, number: u64) -> io::Result<()> {
+        let Some((file, unsynced, is_doubtful)) = self
+            .state()
+            .raws
+            .get(&number)
+            .map(|raw| (raw.file.clone(), raw.len - raw.unsynced_bytes..raw.len, raw.is_sync_doubtful))
+        else {
+            return Ok(());
+        };
+        let write_again = || if is_doubtful { disk::write_again(&*file, unsynced.clone()) } else { Ok(()) };
+        let result = write_again().and_then(|()| file.sync());
+        if let Some(raw) = self.state().raws.get_mut(&number) {
+            raw.is_sync_doubtful = result.is_err();
+            if result.is_ok() {
+                raw.unsynced_bytes -= unsynced.end - unsynced.start;
+            }
+        }
+        result
     }
 
     /// Tells the index which raw segments were closed early, so that recovery does not take them for torn ones.

@@ -12,7 +12,7 @@ use super::files::{self, FileName};
 use super::index::{Change, Index, MetaKey};
 use super::state::{Extent, Raw, State};
 use super::{OpenStore, StoreOptions, is_damage, lock};
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{self, Disk, DiskFile};
 use crate::format::{self, RawScan};
 use crate::{Boot, Limits};
 
@@ -154,6 +154,10 @@ impl OpenStore {
             let valid_len = scan.as_ref().map_or(0, |scan| scan.valid_len);
             if file.len()? > valid_len {
                 file.set_len(valid_len)?;
+            }
+            if !is_marked {
+                // A sync of it may have failed.
+                disk::write_again(&*file, 0..valid_len)?;
             }
             file.sync()?;
             changes.push(Change::PutShortRaw(number));

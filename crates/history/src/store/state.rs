@@ -86,7 +86,10 @@ pub(super) struct Raw {
     /// Bytes that are of no use: frames that were removed, and a torn end.
     pub(super) dead_bytes: u64,
     pub(super) is_closed: bool,
+    /// The last bytes of the file that no sync has made durable.
     pub(super) unsynced_bytes: u64,
+    /// Whether a sync has failed: the unsynced bytes must be written again before the next one.
+    pub(super) is_sync_doubtful: bool,
     /// Whether the name of the file is durable.
     pub(super) is_name_synced: bool,
     /// Whether it was closed before it was full, and the index does not know it yet.
@@ -115,6 +118,7 @@ impl Raw {
             dead_bytes: 0,
             is_closed: false,
             unsynced_bytes: len,
+            is_sync_doubtful: false,
             is_name_synced: false,
             needs_short_mark: false,
             last_at_ms: 0,

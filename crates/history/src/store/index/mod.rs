@@ -20,10 +20,10 @@ pub(super) use self::query::RetentionEntry;
 use self::tables::Tables;
 pub(super) use self::tables::{BlockRow, Change, MetaKey, STILL_RUNNING, SegmentRow, Tombstone};
 use super::files;
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{self, Disk, DiskFile};
 
 /// An idle server must stay small. The operating system caches the file too.
-const CACHE_BYTES: usize = 256 * 1024;
+const CACHE_BYTES: usize = 64 * 1024;
 
 /// The index is fragmented once this many times its size was written.
 const FRAGMENTING_WRITES: u64 = 8;
@@ -41,6 +41,8 @@ pub(super) struct Index {
     /// Whether pages that belong to nothing may contain what a crash or an error left of a commit. Such a record was
     /// never stored, so that no delete would find it.
     has_remnants: Arc<AtomicBool>,
+    /// Whether a commit has failed, or may have failed before a crash: what the file contains may not be durable.
+    is_doubtful: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -85,8 +87,13 @@ impl Index {
             }
             Self::create(&*disk)?;
         }
-        let has_remnants = Arc::default();
-        let index = Self { disk, current: Mutex::default(), writing: Mutex::default(), has_remnants };
+        let index = Self {
+            disk,
+            current: Mutex::default(),
+            writing: Mutex::default(),
+            has_remnants: Arc::default(),
+            is_doubtful: Arc::default(),
+        };
         let version = index.read(|view| view.meta(MetaKey::Version))?;
         if version != Some(VERSION) {
             let message = format!("index.redb has version {version:?}; this version of outlive reads {VERSION}");
@@ -96,7 +103,7 @@ impl Index {
     }
 
     fn create(disk: &dyn Disk) -> io::Result<()> {
-        let open = OpenIndex::new(disk.open(files::NEW_INDEX, true)?, Arc::default())?;
+        let open = OpenIndex::new(disk.open(files::NEW_INDEX, true)?, || ())?;
         open.write(|tables| tables.apply(&Change::Meta(MetaKey::Version, VERSION))).map_err(io_error)?;
         drop(open);
         disk.rename(files::NEW_INDEX, files::INDEX)?;
@@ -109,7 +116,10 @@ impl Index {
             return Ok(open.clone());
         }
         let file = self.disk.open(files::INDEX, false)?;
-        let open = Arc::new(OpenIndex::new(file, self.has_remnants.clone())?);
+        let (has_remnants, is_doubtful) = (self.has_remnants.clone(), self.is_doubtful.clone());
+        let on_repair =
+            move || [&has_remnants, &is_doubtful].into_iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
+        let open = Arc::new(OpenIndex::new(file, on_repair)?);
         *current = Some(open.clone());
         Ok(open)
     }
@@ -189,7 +199,7 @@ impl Index {
         }
         // Commits after this snapshot are in the list of changes too. Applying a change twice gives the same.
         let source = old.view().map_err(io_error)?;
-        let new = OpenIndex::new(self.disk.open(files::NEW_INDEX, true)?, Arc::default())?;
+        let new = OpenIndex::new(self.disk.open(files::NEW_INDEX, true)?, || ())?;
         new.write(|tables| tables.copy_from(&source.transaction, purged)).map_err(io_error)?;
         drop(source);
 
@@ -208,6 +218,7 @@ impl Index {
         }
         old.control.make_read_only();
         self.has_remnants.store(false, Ordering::Relaxed);
+        self.is_doubtful.store(false, Ordering::Relaxed);
         state.name_is_unsynced = true;
         self.sync_name(&mut state)
     }
@@ -227,9 +238,14 @@ impl IndexWriter<'_> {
     pub(super) fn commit(&mut self, changes: &[Change]) -> io::Result<()> {
         self.index.sync_name(&mut self.state)?;
         let open = self.index.opened()?;
+        if self.index.is_doubtful.load(Ordering::Relaxed) {
+            disk::write_again(&*open.file, 0..open.file.len()?)?;
+            self.index.is_doubtful.store(false, Ordering::Relaxed);
+        }
         if let Err(error) = open.write(|tables| changes.iter().try_for_each(|change| tables.apply(change))) {
             self.index.discard(&open);
             self.state.changes_during_rewrite = None;
+            self.index.is_doubtful.store(true, Ordering::Relaxed);
             return Err(io_error(error));
         }
         if let Some(during_rewrite) = &mut self.state.changes_during_rewrite {
@@ -240,13 +256,13 @@ impl IndexWriter<'_> {
 }
 
 impl OpenIndex {
-    /// Sets `is_repaired` if the file was not closed as it should.
-    fn new(file: Box<dyn DiskFile>, is_repaired: Arc<AtomicBool>) -> io::Result<Self> {
+    /// Calls `on_repair` if the file was not closed as it should.
+    fn new(file: Box<dyn DiskFile>, on_repair: impl Fn() + 'static) -> io::Result<Self> {
         let (file, control): (Arc<dyn DiskFile>, _) = (file.into(), Arc::<BackendControl>::default());
         let backend = Backend::new(file.clone(), control.clone());
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE_BYTES);
-        builder.set_repair_callback(move |_| is_repaired.store(true, Ordering::Relaxed));
+        builder.set_repair_callback(move |_| on_repair());
         Ok(Self { database: builder.create_with_backend(backend).map_err(io_error)?, file, control })
     }
 
