@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use outlive_history::Store;
 use outlive_history::directory::{Directory, DirectoryError};
+use outlive_history::store::StoreOptions;
 use outlive_holder::clock;
 
 use super::queue::{Closing, Commit, CommitInbox};
@@ -125,11 +126,15 @@ fn start_helpers(shared: &Arc<Shared>, store: &Arc<Store>) -> io::Result<[JoinHa
 fn open_store(shared: &Shared) -> Option<Arc<Store>> {
     let path = shared.options.directory.as_ref()?;
     let (mut backoff, started_at) = (Backoff::new(), Instant::now());
+    let mut is_retry = false;
     loop {
         let reason = match Directory::open(path) {
-            Ok(directory) => match open_in(shared, directory) {
+            Ok(directory) => match open_in(shared, directory, is_retry) {
                 Ok(store) => return Some(store),
-                Err(error) => format!("cannot open the history in {}: {error}", path.display()),
+                Err(error) => {
+                    is_retry = true;
+                    format!("cannot open the history in {}: {error}", path.display())
+                }
             },
             Err(error @ (DirectoryError::Locked(_) | DirectoryError::Full(_))) => error.to_string(),
             Err(error) => {
@@ -148,9 +153,11 @@ fn open_store(shared: &Shared) -> Option<Arc<Store>> {
     }
 }
 
-fn open_in(shared: &Shared, directory: Directory) -> io::Result<Arc<Store>> {
+fn open_in(shared: &Shared, directory: Directory, is_retry: bool) -> io::Result<Arc<Store>> {
     let limits = directory.default_limits();
-    let store = Arc::new(Store::open(Arc::from(directory.into_disk()), limits, shared.boot.clone())?);
+    let options = StoreOptions { is_retry, ..StoreOptions::default() };
+    let store = Store::open_with(Arc::from(directory.into_disk()), limits, shared.boot.clone(), options)?;
+    let store = Arc::new(store);
     let reader = HistoryReader::new(Arc::clone(&store) as Arc<_>);
     let open = OpenStore { store: Arc::clone(&store), reader, max_bytes: limits.max_bytes };
     // Opened once: this is the only caller, and it is done after a success.

@@ -5,7 +5,8 @@
 //! create, rename, remove ──▶ names ──sync_directory──▶ durable names
 //! ```
 //!
-//! After a failed sync the changes are readable, but no later sync makes them durable, as on Linux.
+//! After a failed sync the written bytes are readable, but no later sync makes them durable, as on Linux. The next process
+//! does not know that, so a kill gives it bytes that are.
 //!
 //! Operations are counted. A test runs once to learn their number, and then again with a fault or a stop at each.
 
@@ -62,6 +63,8 @@ struct Inode {
     durable: Vec<u8>,
     /// Changes since the last sync of the file.
     changes: Vec<Change>,
+    /// A sync has failed.
+    is_sync_failed: bool,
 }
 
 #[derive(Clone)]
@@ -134,6 +137,12 @@ impl SimulatedDisk {
     /// operations.
     #[must_use]
     pub fn after_kill(&self) -> Self {
+        let killed = self.after_stop();
+        killed.lock().inodes.values_mut().for_each(Inode::forget_failed_sync);
+        killed
+    }
+
+    fn after_stop(&self) -> Self {
         let mut state = self.lock();
         state.stopped = true;
         let copy = State {
@@ -152,7 +161,7 @@ impl SimulatedDisk {
     /// later operations.
     #[must_use]
     pub fn after_power_loss(&self, seed: u64) -> Self {
-        let disk = self.after_kill();
+        let disk = self.after_stop();
         disk.lock().lose_power(&mut Random(seed));
         disk
     }
@@ -179,7 +188,7 @@ impl SimulatedDisk {
             state.names.insert(name.to_owned(), inode);
             inode
         });
-        state.inodes.insert(inode, Inode { durable: content.clone(), content, changes: Vec::new() });
+        state.inodes.insert(inode, Inode { durable: content.clone(), content, ..Inode::default() });
     }
 }
 
@@ -278,6 +287,18 @@ impl Inode {
     fn sync(&mut self) {
         for change in std::mem::take(&mut self.changes) {
             change.apply(&mut self.durable);
+        }
+    }
+
+    fn fail_sync(&mut self) {
+        self.changes.retain(|change| matches!(change, Change::SetLen(_)));
+        self.is_sync_failed = true;
+    }
+
+    /// Makes everything syncable again.
+    fn forget_failed_sync(&mut self) {
+        if std::mem::take(&mut self.is_sync_failed) {
+            self.changes.push(Change::Write { at: 0, bytes: self.content.clone() });
         }
     }
 
@@ -441,7 +462,7 @@ impl DiskFile for SimulatedFile {
         let inode = state.inode(self.inode);
         match &admitted {
             Ok(()) => inode.sync(),
-            Err(_) => inode.changes.retain(|change| matches!(change, Change::SetLen(_))),
+            Err(_) => inode.fail_sync(),
         }
         admitted
     }

@@ -52,18 +52,19 @@ pub struct RecordFilter {
     pub parent: Option<String>,
 }
 
-/// What tests make smaller.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreOptions {
     /// A raw segment is closed when it is this long.
     pub segment_bytes: u64,
     /// Decoded blocks that are kept for the next reader.
     pub cache_bytes: usize,
+    /// Whether an earlier attempt to open the store has failed, maybe by a sync.
+    pub is_retry: bool,
 }
 
 impl Default for StoreOptions {
     fn default() -> Self {
-        Self { segment_bytes: 4 * 1024 * 1024, cache_bytes: 4 * 1024 * 1024 }
+        Self { segment_bytes: 4 * 1024 * 1024, cache_bytes: 4 * 1024 * 1024, is_retry: false }
     }
 }
 
@@ -89,11 +90,11 @@ struct OpenStore {
 }
 
 impl Store {
-    /// Opens the store and recovers what a crash left. `boot` is the run of outlive that writes from now on.
     pub fn open(disk: Arc<dyn Disk>, limits: Limits, boot: Boot) -> io::Result<Self> {
         Self::open_with(disk, limits, boot, StoreOptions::default())
     }
 
+    /// Opens the store and recovers what a crash left. `boot` is the run of outlive that writes from now on.
     pub fn open_with(disk: Arc<dyn Disk>, limits: Limits, boot: Boot, options: StoreOptions) -> io::Result<Self> {
         let open = OpenStore::recover(disk, limits, boot, options)?;
         Ok(Self { open: RwLock::new(Some(Arc::new(open))) })

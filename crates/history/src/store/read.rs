@@ -68,6 +68,8 @@ impl OpenStore {
     }
 
     pub(super) fn block_at(&self, process: &str, mut offset: u64) -> io::Result<Option<Arc<Block>>> {
+        // A failed commit may have removed what is still known here. If the disk refuses to tell, it can still be read.
+        let _ = self.settle_if_needed();
         let mut attempts = 0;
         loop {
             let raw = self.raw_frames(process, |extent| extent.end() > offset);

@@ -26,7 +26,7 @@ impl OpenStore {
             .names()?
             .iter()
             .all(|name| matches!(FileName::parse(name), FileName::Temporary | FileName::Other) && name != files::INDEX);
-        let index = Index::open(disk.clone(), is_new)?;
+        let index = Index::open(disk.clone(), is_new, options.is_retry)?;
         let share = (limits.max_bytes / SEGMENT_SHARE_DIVISOR).max(MIN_SEGMENT_BYTES);
         let store = Self {
             disk,

@@ -46,6 +46,24 @@ proptest! {
     }
 }
 
+// Regression: a commit that failed and had happened left output readable whose record was removed.
+#[test]
+fn output_of_a_removed_record_is_not_readable_after_a_failed_commit() {
+    let append = |slot, count| Op::Append { slot, skip: 0, lens: vec![1; count] };
+    for at in 0..30 {
+        let ops = [
+            (Op::Put { slot: 2, ended: true }, None),
+            (Op::Enforce { advance_ms: 122 }, None),
+            (append(0, 5), None),
+            (Op::Enforce { advance_ms: 145 }, None),
+            (append(2, 3), None),
+            (Op::Enforce { advance_ms: 126 }, Some(DiskFault::ShortWrite(at))),
+        ];
+        let steps = ops.map(|(op, fault)| Step { op, fault, crash: Crash::Kill });
+        run(Setup::Limited, &steps);
+    }
+}
+
 /// A history that uses everything once.
 fn script() -> Vec<Op> {
     let append = |slot, skip, lens: &[u16]| Op::Append { slot, skip, lens: lens.to_vec() };

@@ -129,17 +129,17 @@ impl World {
         self.store.as_ref().expect("the store is open")
     }
 
-    fn try_open(&self) -> std::io::Result<Store> {
+    fn try_open(&self, is_retry: bool) -> std::io::Result<Store> {
         let boot =
             Boot { id: format!("boot_{}", self.boot), started_at_ms: self.clock_ms, last_write_at_ms: self.clock_ms };
-        let options = StoreOptions { segment_bytes: SEGMENT_BYTES, ..StoreOptions::default() };
+        let options = StoreOptions { segment_bytes: SEGMENT_BYTES, is_retry, ..StoreOptions::default() };
         Store::open_with(Arc::new(self.disk.clone()), self.setup.limits(), boot, options)
     }
 
     /// A fault may hit the opening too. Then the next attempt succeeds.
     fn open_until_it_succeeds(&mut self) {
-        for _ in 0..3 {
-            match self.try_open() {
+        for attempt in 0..3 {
+            match self.try_open(attempt > 0) {
                 Ok(store) => {
                     self.store = Some(store);
                     return;
@@ -151,7 +151,7 @@ impl World {
                 Err(_) => {}
             }
         }
-        self.store = Some(self.try_open().expect("the store opens without a fault"));
+        self.store = Some(self.try_open(true).expect("the store opens without a fault"));
     }
 
     pub fn run(&mut self, step: &Step) {

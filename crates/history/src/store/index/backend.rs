@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use redb::StorageBackend;
@@ -13,6 +13,7 @@ use crate::disk::DiskFile;
 #[derive(Default)]
 pub(super) struct BackendControl {
     written_bytes: AtomicU64,
+    is_sync_failed: AtomicBool,
     /// Read-locked during each access of the file, so that a change waits for those under way.
     access: RwLock<Access>,
 }
@@ -32,6 +33,11 @@ impl BackendControl {
     /// Bytes that were written through it.
     pub(super) fn written_bytes(&self) -> u64 {
         self.written_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether a sync has failed: what the file contains may not be durable.
+    pub(super) fn is_sync_failed(&self) -> bool {
+        self.is_sync_failed.load(Ordering::Relaxed)
     }
 
     /// Refuses writes.
@@ -98,7 +104,7 @@ impl StorageBackend for Backend {
 
     fn sync_data(&self) -> io::Result<()> {
         let _access = self.control.begin_write()?;
-        self.file.sync()
+        self.file.sync().inspect_err(|_| self.control.is_sync_failed.store(true, Ordering::Relaxed))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {

@@ -41,8 +41,8 @@ pub(super) struct Index {
     /// Whether pages that belong to nothing may contain what a crash or an error left of a commit. Such a record was
     /// never stored, so that no delete would find it.
     has_remnants: Arc<AtomicBool>,
-    /// Whether a commit has failed, or may have failed before a crash: what the file contains may not be durable.
-    is_doubtful: Arc<AtomicBool>,
+    /// Whether a sync has failed: what the file contains may not be durable.
+    is_doubtful: AtomicBool,
 }
 
 #[derive(Default)]
@@ -73,8 +73,8 @@ pub(super) struct IndexWriter<'a> {
 }
 
 impl Index {
-    /// Opens the index. `create`: a directory without an index is a new one.
-    pub(super) fn open(disk: Arc<dyn Disk>, create: bool) -> io::Result<Self> {
+    /// Opens the index. `create`: a directory without an index is a new one. `is_retry`: an earlier attempt has failed.
+    pub(super) fn open(disk: Arc<dyn Disk>, create: bool, is_retry: bool) -> io::Result<Self> {
         let names = disk.names()?;
         let has = |wanted: &str| names.iter().any(|name| name == wanted);
         if has(files::NEW_INDEX) {
@@ -92,7 +92,7 @@ impl Index {
             current: Mutex::default(),
             writing: Mutex::default(),
             has_remnants: Arc::default(),
-            is_doubtful: Arc::default(),
+            is_doubtful: is_retry.into(),
         };
         let version = index.read(|view| view.meta(MetaKey::Version))?;
         if version != Some(VERSION) {
@@ -105,7 +105,11 @@ impl Index {
     fn create(disk: &dyn Disk) -> io::Result<()> {
         let open = OpenIndex::new(disk.open(files::NEW_INDEX, true)?, || ())?;
         open.write(|tables| tables.apply(&Change::Meta(MetaKey::Version, VERSION))).map_err(io_error)?;
+        let control = open.control.clone();
         drop(open);
+        if control.is_sync_failed() {
+            return Err(io::Error::other("cannot sync a new index"));
+        }
         disk.rename(files::NEW_INDEX, files::INDEX)?;
         disk.sync_directory()
     }
@@ -116,10 +120,17 @@ impl Index {
             return Ok(open.clone());
         }
         let file = self.disk.open(files::INDEX, false)?;
-        let (has_remnants, is_doubtful) = (self.has_remnants.clone(), self.is_doubtful.clone());
-        let on_repair =
-            move || [&has_remnants, &is_doubtful].into_iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
-        let open = Arc::new(OpenIndex::new(file, on_repair)?);
+        if self.is_doubtful.load(Ordering::Relaxed) {
+            // Before redb opens it: what redb reads, it takes for durable.
+            disk::write_again(&*file, 0..file.len()?)?;
+            file.sync()?;
+            self.is_doubtful.store(false, Ordering::Relaxed);
+        }
+        let has_remnants = self.has_remnants.clone();
+        let on_repair = move || has_remnants.store(true, Ordering::Relaxed);
+        // Opening may write.
+        let opened = OpenIndex::new(file, on_repair).inspect_err(|_| self.is_doubtful.store(true, Ordering::Relaxed));
+        let open = Arc::new(opened?);
         *current = Some(open.clone());
         Ok(open)
     }
@@ -129,6 +140,7 @@ impl Index {
         let mut current = lock(&self.current);
         if current.as_ref().is_some_and(|open| Arc::ptr_eq(open, broken)) {
             broken.control.detach();
+            self.is_doubtful.fetch_or(broken.control.is_sync_failed(), Ordering::Relaxed);
             *current = None;
         }
     }
@@ -218,7 +230,6 @@ impl Index {
         }
         old.control.make_read_only();
         self.has_remnants.store(false, Ordering::Relaxed);
-        self.is_doubtful.store(false, Ordering::Relaxed);
         state.name_is_unsynced = true;
         self.sync_name(&mut state)
     }
@@ -238,14 +249,9 @@ impl IndexWriter<'_> {
     pub(super) fn commit(&mut self, changes: &[Change]) -> io::Result<()> {
         self.index.sync_name(&mut self.state)?;
         let open = self.index.opened()?;
-        if self.index.is_doubtful.load(Ordering::Relaxed) {
-            disk::write_again(&*open.file, 0..open.file.len()?)?;
-            self.index.is_doubtful.store(false, Ordering::Relaxed);
-        }
         if let Err(error) = open.write(|tables| changes.iter().try_for_each(|change| tables.apply(change))) {
             self.index.discard(&open);
             self.state.changes_during_rewrite = None;
-            self.index.is_doubtful.store(true, Ordering::Relaxed);
             return Err(io_error(error));
         }
         if let Some(during_rewrite) = &mut self.state.changes_during_rewrite {
