@@ -344,9 +344,13 @@ async fn dispatch_holder_events(services: Arc<Services>, link: HolderLink, statu
                 let Some(log) = process.log_if_loaded() else { continue };
                 // First the exit: readers that wake up must find the process exited.
                 process.sync_exit_from_log();
+                // For clients: the cursors that sleep at the head.
                 log.wake_readers();
+                // For the screen and the history, which share one request for a wake-up at an offset.
                 log.renew_offset_wakeups();
+                // For the writer of the history.
                 process.wake_history(&log);
+                // For a screen that no client looks at.
                 process.checkpoint_before_overwrite();
             }
         }
