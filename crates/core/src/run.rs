@@ -43,7 +43,8 @@ pub struct Run {
     pub max_output_bytes: Option<u64>,
     /// Keep the command running when the request is cancelled.
     pub detach: bool,
-    /// Store it in the history, as runs with the other options are. It still lives and dies with its request.
+    /// Store it in the history, as runs with the other options are. A cancelled request still kills it. If the server
+    /// dies, it continues as a process under the next one.
     pub keep: bool,
     pub idempotency_key: Option<String>,
 }

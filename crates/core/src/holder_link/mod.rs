@@ -2,7 +2,7 @@
 //!
 //! Sending never waits: a message is sent at once, or queued in memory until the socket accepts more. The queue has
 //! no limit. It grows only while the holder does not read: because it hangs, or because this server has too many replies
-//! to read. A request adds one message (a sink: two), and its caller waits for the reply. Messages without a reply add
+//! to read. A request adds one message (a sink: two), and most callers wait for the reply. Messages without a reply add
 //! one per change that causes them: a deadline, an advanced lease, closed input, a removed process, a stored descriptor.
 //!
 //! One task receives: replies go to the pending requests, everything else becomes a [`HolderEvent`].

@@ -263,7 +263,8 @@ impl Cursor {
         }
     }
 
-    /// The next item, if it is in memory. After `None`, `next` may still return one at once, from the history.
+    /// The next item, if nothing has to be loaded for it: from memory, or from a block of the history that this cursor
+    /// has loaded. After `None`, `next` may still return one at once, from the history.
     pub fn try_next(&mut self, max_bytes: usize) -> Option<Item> {
         match self.step(max_bytes) {
             Step::Item(item) => Some(item),
@@ -353,7 +354,8 @@ impl Cursor {
         if exit_offset > self.offset { end.min(exit_offset) } else { end }
     }
 
-    /// Reads within the chunk at the cursor; `None` if the filter excludes its stream.
+    /// Reads the chunk at the cursor together with the next ones of the same stream, a bounded number of them. `None`:
+    /// the filter excludes their stream, and the cursor has passed them.
     fn read(&mut self, max_bytes: usize) -> Result<Option<Item>, OverwrittenError> {
         let (stream, end) = self.same_stream_span()?;
         let end = self.end_at_exit(end);

@@ -17,9 +17,9 @@
 //! ```
 //!
 //! The history usually has most of what is in memory too; readers prefer memory. A reader that finds its bytes
-//! overwritten asks the history before it reports a gap. Loading a block waits for the disk, so `try_next` returns only
-//! what is in memory, and `next` and `next_now` load. A log that is *stored only* has nothing in memory: the process
-//! belongs to an earlier boot, or its log was dropped to free memory.
+//! overwritten asks the history before it reports a gap. Loading a block waits for the disk, so `try_next` loads none
+//! and returns only what is in memory or in a loaded block; `next` and `next_now` load. A log that is *stored only* has
+//! nothing in memory: the process belongs to an earlier boot, or its log was dropped to free memory.
 //!
 //! There is no queue per reader. A cursor that finds nothing to read first registers, then checks again, then sleeps,
 //! so it misses no change.

@@ -102,7 +102,7 @@ pub(crate) struct Inner {
 }
 
 impl Process {
-    /// A new process in phase `Created`, with its record written.
+    /// A new process in phase `Created`. Its record is written, unless it is a plain run.
     pub(crate) fn create(services: Arc<Services>, record: Record) -> Arc<Self> {
         let process = Arc::new(Self::with_phase(services, record, Phase::Created));
         {
@@ -116,7 +116,8 @@ impl Process {
         process
     }
 
-    /// Saves the record and emits an event; the first event of a process is always `Created`.
+    /// Saves the record and emits an event; the first event of a process is always `Created`. Hidden processes have no
+    /// events. Does nothing for a run, whose record is saved elsewhere if it has one.
     fn announce(&self, inner: &mut Inner, kind: Kind) {
         if inner.record.ephemeral {
             return;

@@ -14,7 +14,8 @@ const BACKOFF_FACTOR: u32 = 9;
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
 impl Process {
-    /// From now on no output is overwritten before the model has read it.
+    /// Requests a wake-up before the log overwrites output from now on. The program does not wait for the model: if it
+    /// prints faster than the model reads, output is overwritten unread.
     pub(crate) fn arm_screen_checkpoint(self: &Arc<Self>) {
         if let Ok(log) = self.log() {
             self.arm_screen_checkpoint_from(log.head());

@@ -1,7 +1,8 @@
 //! Private directories: command files and named pipes of running execs.
 //!
-//! All of them are below one root in the directory for temporary files, which only our user may enter. An exec's files
-//! are removed when it ends, a session's directory when the session is deleted, the root when outlive stops.
+//! All of them are below one root in the directory for temporary files. Only our user may enter the root, until a
+//! session runs as another user: from then on others may traverse it (mode 0711), but not list it. An exec's files are
+//! removed when it ends, a session's directory when the session is deleted, the root when outlive stops.
 //!
 //! A directory may belong to a less privileged user, so its content is not trusted: files are never reused but always created, and
 //! nothing is removed below a root that other users could have replaced by a symlink.

@@ -220,7 +220,8 @@ impl Core {
         Ok(())
     }
 
-    /// A directory for files of this run of outlive, which only our user may enter; removed when outlive stops.
+    /// A directory for files of this boot; removed when outlive stops. Only our user may list it. Once a session has
+    /// run as another user, others may traverse it, so a file's own mode must protect it.
     pub fn private_directory(&self) -> std::io::Result<std::path::PathBuf> {
         directory::create_root(self.services.link.welcome().boot_id)
     }

@@ -111,7 +111,8 @@ impl Session {
         lock(&self.inner).execs.get(id).cloned().ok_or_else(|| Error::no_such("exec", id))
     }
 
-    /// Queues a command, or finds the exec with the same idempotency key. It runs even if the caller's future is dropped.
+    /// Queues a command, or finds the exec with the same idempotency key. Once queued, it runs
+    /// even if the caller's future is dropped.
     pub async fn exec(self: &Arc<Self>, mut spec: ExecSpec) -> Result<Arc<Exec>> {
         spec.check()?;
         let created_at_ms = clock::wall_ms();

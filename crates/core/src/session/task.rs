@@ -1,6 +1,7 @@
 //! The task that owns a session's shell: runs queued execs one at a time and records their ends.
 //!
-//! Each step is recorded before it is done, so that the next server can continue if this one dies:
+//! An exec is recorded as running before its first step and as ended after the last one, so that the next server can
+//! continue if this one dies in between:
 //!
 //! ```text
 //! save "running" ─▶ files, pipes ─▶ sink ─▶ control lines to the shell ─▶ frames ─▶ finish the sink ─▶ save "end"
