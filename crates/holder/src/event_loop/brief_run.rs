@@ -7,7 +7,7 @@
 //! ```
 //!
 //! While a run is unreported the holder keeps the program's ends of its pipes open and, where possible, does not poll
-//! its exec pipe. So the holder wakes once, at the exit, but not at the exec or when the pipes close. Most
+//! its exec pipe. So the holder wakes for output and for the exit, but not for the exec or when the pipes close. Most
 //! programs are short, and each wake-up of the holder takes the processor from them.
 
 use super::Holder;

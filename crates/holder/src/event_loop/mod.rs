@@ -15,7 +15,8 @@
 //! ```
 //!
 //! Nothing here waits: descriptors are non-blocking, scans of /proc run on the killer thread, and messages to a server
-//! queue until its socket accepts them.
+//! queue until its socket accepts them. There are two bounded exceptions: creating and removing a cgroup directory, and
+//! the dry run of a new binary.
 
 mod brief_run;
 mod cgroup_cleanup;

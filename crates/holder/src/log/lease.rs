@@ -12,8 +12,9 @@
 //! The state is part of the word that contains the lease id. Every transition is one compare-and-swap, so the loser of
 //! a race notices that it lost.
 //!
-//! The writer looks at leases only when it would pass one. If a lease stops the program, its reader must read half a
-//! window within [`STALL_TIMEOUT_MS`]. Otherwise the writer revokes the lease, and the reader finds out at its next read.
+//! The writer looks at all leases before it reads the program's output. If a lease stops the program, its reader must
+//! read half a window within [`STALL_TIMEOUT_MS`]. Otherwise the writer revokes the lease, and the reader finds out at
+//! its next read.
 //!
 //! The server's history has leases of a second [kind](LeaseKind) with much shorter timeouts: a slow disk must not stop a
 //! program for long, but a disk that makes progress may slow it down.

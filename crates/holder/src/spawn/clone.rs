@@ -178,8 +178,8 @@ impl ChildSetup {
         }));
         if tagged {
             let value = tag::rlimit_value(spawn.key);
-            // Fails inside of another outlive's process, where the limit cannot be raised; then the tree is found
-            // otherwise.
+            // Fails below a smaller finite limit and in sandbox kernels that refuse the call; then the tree is found
+            // otherwise (`tag`).
             limits.push(ChildLimit { resource: libc::RLIMIT_RTTIME, soft: value, hard: value, optional: true });
         }
         Ok(Self {

@@ -23,11 +23,14 @@
 //!    progress fail, so this ends: after two passes in a row without a new member (the last one of the freeze counts), no member can be left unseen.
 //! 3. *Wait* on the pidfds of the members for up to 2 s. Processes that still run then are reported as survivors.
 //!
-//! A signal other than KILL needs one pass: scan, find the members, signal each. A signal is always sent through a pidfd
-//! whose process was compared with the scanned one, so that no process with a reused pid is hit.
+//! A signal other than KILL needs one pass: scan, find the members, signal each. A signal is sent through a pidfd whose
+//! process was compared with the scanned one, so that no process with a reused pid is hit. Where there is no pidfd, the
+//! comparison is made right before kill(2) (`PinnedProcess` in tree_kill.rs).
 //!
-//! Does not spawn or reap. Everything that reads /proc runs on the killer thread, and nothing there reads a file on which a
-//! stuck process could make it hang. A pass serves all jobs, and no tree delays another.
+//! Does not spawn or reap. Every scan of /proc runs on the killer thread, and nothing there reads a file on which a
+//! stuck process could make it hang; environ.rs, which has to, uses threads of its own. The event loop reads single
+//! files: at a launch the `stat` of a command without a tag, and after a SIGKILL of unknown origin the count of
+//! kills by the OOM killer. A pass serves all jobs, and no tree delays another.
 
 pub mod cgroup;
 mod environ;

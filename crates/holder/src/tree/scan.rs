@@ -1,7 +1,8 @@
 //! One pass over /proc: all processes with parent, group, session and tree tag.
 //!
-//! Reads only `stat` (and `limits` where prlimit is refused). Neither takes the lock of a process's memory, so a
-//! process stuck in the kernel cannot hang the pass. Never read cmdline, environ, maps or exe contents here.
+//! Reads only `stat` (and `limits` where prlimit is refused, and the link `exe` where no descriptor is left). None of
+//! them waits for the lock of a process's memory, so a process stuck in the kernel cannot hang the pass. Never read
+//! cmdline, environ, maps or the contents of exe here.
 //!
 //! A program that forks and exits in a loop has another pid every 50 µs, so a complete list of pids contains only dead
 //! processes by the time they are read. A pass catches such a program because:

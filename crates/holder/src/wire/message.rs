@@ -63,7 +63,7 @@ wire_messages! {
         11 SpawnFailed(SpawnFailed),
         /// Reply to `Signal`, `Terminate` and `FinishSink`.
         12 Completion(Completion),
-        /// Keys of logs that have new bytes for a sleeping reader, or whose process has exited.
+        /// Keys of logs with bytes for a sleeping reader, a requested offset reached, a full ring, or an exit.
         13 Wake(Vec<u64>),
         /// Reply to `Upgrade`: empty on success, else the reason of the failure.
         14 Upgraded(Vec<u8>),
