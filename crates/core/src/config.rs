@@ -95,7 +95,7 @@ pub struct Config {
     pub max_attachments_per_process: u64,
     /// Events that can be replayed.
     pub max_events: u64,
-    /// How long results of keyed or detached runs are kept.
+    /// How long results of detached runs and of runs with an idempotency key are kept.
     pub retain_runs_ms: u64,
     pub max_sessions: u64,
     /// Commands queued in one session.

@@ -1114,7 +1114,7 @@ export interface components {
             retainExitedMs: number;
             /**
              * Format: int64
-             * @description How long results of keyed or detached runs are kept.
+             * @description How long results of detached runs and of runs with an idempotency key are kept.
              * @default 60000
              */
             retainRunsMs: number;
@@ -1744,7 +1744,10 @@ export interface components {
             envMode?: components["schemas"]["EnvMode"];
             /** @description `false`: store neither output nor record on disk. */
             history?: boolean | null;
-            /** @description Store output and record in the history, which otherwise has only detached runs and those with an idempotency key. */
+            /**
+             * @description Store output and record in the history, which otherwise has only runs with `detach`, `yieldMs`,
+             *     `onTimeout: detach` or an idempotency key.
+             */
             keep?: boolean;
             limits?: components["schemas"]["Limits"];
             /** Format: int64 */
@@ -3249,9 +3252,12 @@ export interface operations {
     postProcessKill: {
         parameters: {
             query?: {
-                /** @description How long the response waits for the exit. The exit itself does not depend on it. */
+                /**
+                 * @description How long the response waits for the exit. The exit itself does not depend on it.
+                 *     Ignored by `restart`, which waits for the next start.
+                 */
                 waitMs?: number;
-                /** @description Time between SIGTERM and SIGKILL. */
+                /** @description Time between SIGTERM and SIGKILL. Ignored by `kill`. */
                 graceMs?: number;
             };
             header?: never;
@@ -3447,9 +3453,12 @@ export interface operations {
     postProcessRestart: {
         parameters: {
             query?: {
-                /** @description How long the response waits for the exit. The exit itself does not depend on it. */
+                /**
+                 * @description How long the response waits for the exit. The exit itself does not depend on it.
+                 *     Ignored by `restart`, which waits for the next start.
+                 */
                 waitMs?: number;
-                /** @description Time between SIGTERM and SIGKILL. */
+                /** @description Time between SIGTERM and SIGKILL. Ignored by `kill`. */
                 graceMs?: number;
             };
             header?: never;
@@ -3642,9 +3651,12 @@ export interface operations {
     postProcessStop: {
         parameters: {
             query?: {
-                /** @description How long the response waits for the exit. The exit itself does not depend on it. */
+                /**
+                 * @description How long the response waits for the exit. The exit itself does not depend on it.
+                 *     Ignored by `restart`, which waits for the next start.
+                 */
                 waitMs?: number;
-                /** @description Time between SIGTERM and SIGKILL. */
+                /** @description Time between SIGTERM and SIGKILL. Ignored by `kill`. */
                 graceMs?: number;
             };
             header?: never;

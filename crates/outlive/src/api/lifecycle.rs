@@ -23,8 +23,9 @@ const DEFAULT_KILL_WAIT_MS: u64 = 1_000;
 #[serde(rename_all = "camelCase")]
 pub(super) struct StopQuery {
     /// How long the response waits for the exit. The exit itself does not depend on it.
+    /// Ignored by `restart`, which waits for the next start.
     wait_ms: Option<u64>,
-    /// Time between SIGTERM and SIGKILL.
+    /// Time between SIGTERM and SIGKILL. Ignored by `kill`.
     grace_ms: Option<u64>,
 }
 

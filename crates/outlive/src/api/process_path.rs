@@ -28,7 +28,7 @@ impl<S: Send + Sync> FromRequestParts<S> for ProcessPath {
 }
 
 impl ProcessPath {
-    /// For calls that need a process of this server.
+    /// For calls that need a process of this boot.
     pub(super) async fn find(&self, app: &AppState) -> HandlerResult<Arc<Process>> {
         find_current(app, &self.grant, &self.id).await
     }

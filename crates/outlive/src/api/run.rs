@@ -56,7 +56,8 @@ pub(super) struct RunRequest {
     limits: Limits,
     #[serde(default)]
     no_new_privileges: bool,
-    /// Store output and record in the history, which otherwise has only detached runs and those with an idempotency key.
+    /// Store output and record in the history, which otherwise has only runs with `detach`, `yieldMs`,
+    /// `onTimeout: detach` or an idempotency key.
     #[serde(default)]
     keep: bool,
     /// `false`: store neither output nor record on disk.

@@ -2,7 +2,8 @@
 //! route table and the middleware. The native API (`api/`) and each dialect (`dialect/NAME/`) is a [`Surface`]; this
 //! module names none of them.
 //!
-//! Every request passes the middleware in this order, and every response passes it in the opposite order:
+//! Every request passes the middleware in this order, and every response passes it in the opposite order. Open routes
+//! (`RequiredScope::Nothing`) skip the authentication.
 //!
 //! | step | file | what it does |
 //! |---|---|---|

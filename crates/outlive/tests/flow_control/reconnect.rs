@@ -63,7 +63,7 @@ fn a_reconnecting_follower_of_the_output_loses_nothing() {
     let http = outlive.http();
     let id = start_printer(&outlive, BYTES, None);
     let mut open = follow(http, &id, 0);
-    // A plain HTTP body has no acknowledgements, so the bytes in flight must be less than half a ring.
+    // A plain HTTP body has no acknowledgements, so the bytes in flight must be less than half a window.
     rustix::net::sockopt::set_socket_recv_buffer_size(open.stream(), 256 * 1024).unwrap();
     release(&outlive, &id);
     let offset = read_followed(&mut open, 0, 40 * MB);

@@ -252,7 +252,8 @@ export class Attachment implements AsyncIterable<AttachItem>, AsyncIterator<Atta
       socket.onmessage = ({ data }: { data: unknown }) => {
         if (typeof data !== 'string') {
           const bytes = new Uint8Array(data as ArrayBuffer);
-          // With only a ticket the process info is unknown, but tickets exist only for terminals.
+          // With only a ticket the process info is unknown, and a terminal is assumed. If it runs on pipes instead, its
+          // frames keep their first byte, the number of the stream.
           if (!repaint) return this.#onOutput(splitStream(bytes, info?.tty ?? true));
           repaint.add(bytes);
           if (this.#deliverRepaint(repaint)) repaint = undefined;
