@@ -109,7 +109,7 @@ impl Process {
             let mut inner = process.lock();
             if inner.record.reserved {
                 process.announce(&mut inner, Kind::Created);
-            } else if inner.record.is_durable() {
+            } else if inner.record.has_record() {
                 process.save(&inner, None);
             }
         }

@@ -49,7 +49,7 @@ impl Process {
             inner.failures = 0;
         }
         self.release_slot(inner);
-        if inner.record.ephemeral && inner.record.is_durable() {
+        if inner.record.ephemeral && inner.record.has_record() {
             self.save(inner, None);
         }
         self.announce(inner, Kind::Exited);
@@ -88,7 +88,7 @@ impl Process {
     fn abandon_restart(&self, error: Error) {
         let mut inner = self.lock();
         inner.start_error = Some(error);
-        if std::mem::take(&mut inner.record.restart_wanted) && inner.record.is_durable() {
+        if std::mem::take(&mut inner.record.restart_wanted) && inner.record.has_record() {
             self.save(&inner, None);
         }
         drop(inner);
@@ -253,7 +253,7 @@ impl Process {
         if inner.record.announced {
             let info = Self::describe(&inner);
             self.services.events.emit(Kind::Deleted, Subject::Process(&info), vec![delete]);
-        } else if inner.record.is_durable() {
+        } else if inner.record.has_record() {
             self.services.journal.append(&[delete]);
         }
         inner.removed = true;

@@ -178,14 +178,22 @@ impl Record {
         format!("{PREFIX}{id}")
     }
 
-    /// Whether the record is written to the journal. A plain run is not: no later request could ask for its result.
-    pub(crate) fn is_durable(&self) -> bool {
+    /// Whether the process has a record in the journal. A plain run has none: no later request could ask for its
+    /// result.
+    ///
+    /// | process | record |
+    /// |---|---|
+    /// | not a run (`ephemeral` is false) | yes |
+    /// | run with `detach`, `keep`, `yieldMs` or `onTimeout: detach` (`id_outlives_request`) | yes |
+    /// | run with an idempotency key | yes |
+    /// | any other run: a plain run | no |
+    pub(crate) fn has_record(&self) -> bool {
         !self.ephemeral || self.id_outlives_request || self.idempotency.is_some()
     }
 
     /// Whether the history stores the process: not plain runs, and of sessions only the output of clients' commands.
     pub(crate) fn wants_history(&self) -> bool {
-        self.is_durable() && (!self.hidden || self.session_shell.is_some()) && self.spec.history != Some(false)
+        self.has_record() && (!self.hidden || self.session_shell.is_some()) && self.spec.history != Some(false)
     }
 
     /// Whether it counts towards `maxConcurrentProcesses`.
