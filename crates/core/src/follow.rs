@@ -140,7 +140,7 @@ impl Follow {
             }
         };
         if self.target.awaits_result(&event) {
-            close_cursor(&mut self.stage);
+            stop_reading(&mut self.stage);
             return None;
         }
         self.clean_up_after(&event);
@@ -165,14 +165,14 @@ impl Follow {
 
     /// Ends the stream for a reader that wants no more events; an exec or process runs on.
     pub fn close(mut self) {
-        close_cursor(&mut self.stage);
+        stop_reading(&mut self.stage);
         self.stage = Stage::Ended;
     }
 
     /// Does nothing unless `event` is the last one.
     fn clean_up_after(&mut self, event: &FollowEvent) {
         if matches!(event, FollowEvent::Exited(_) | FollowEvent::Failed(_)) {
-            close_cursor(&mut self.stage);
+            stop_reading(&mut self.stage);
             self.stage = Stage::Ended;
         }
         if let FollowEvent::Exited(Ending::Process(_)) = event {
@@ -253,7 +253,7 @@ async fn step(target: &Target, stage: &mut Stage, max_bytes: usize) -> FollowEve
                 if !target.awaits_result(&event) {
                     return event;
                 }
-                close_cursor(stage);
+                stop_reading(stage);
             }
             Stage::AwaitingResult => {
                 let Target::Exec { exec, .. } = target else { return std::future::pending().await };
@@ -279,8 +279,8 @@ fn to_event(item: Item) -> Option<FollowEvent> {
     }
 }
 
-/// Releases the reader lease at once, since the reader wants nothing more.
-fn close_cursor(stage: &mut Stage) {
+/// Closes the cursor, which releases its reader lease at once, and moves on to `AwaitingResult`.
+fn stop_reading(stage: &mut Stage) {
     match std::mem::replace(stage, Stage::AwaitingResult) {
         Stage::Starting(Some(cursor)) | Stage::Reading(cursor) => cursor.close(),
         _ => {}

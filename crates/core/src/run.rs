@@ -141,7 +141,8 @@ impl Collectors {
 }
 
 impl Core {
-    /// Runs a command. Dropping the future kills the tree, unless the run is detached or keyed.
+    /// Runs a command. Dropping the future kills the tree, unless the run is detached or has an idempotency
+    /// key.
     pub async fn run(&self, mut run: Run) -> Result<RunOutcome> {
         let stdin = run.prepare_stdin()?;
         let limits = self.process_config();
@@ -152,11 +153,10 @@ impl Core {
         }
         let _slot = RunSlot::acquire(&self.services)?;
         let requested_at = Instant::now();
-        // A brief run: this request only waits for the exit, so the holder need not report the start.
-        let reports_exit_only =
-            stdin.is_none() && run.yield_ms.is_none() && run.on_timeout == OnTimeout::Kill && !run.keep;
+        // This request only waits for the exit, so the holder need not report the start if the run is brief.
+        let may_be_brief = stdin.is_none() && run.yield_ms.is_none() && run.on_timeout == OnTimeout::Kill && !run.keep;
         let StartedRun { process, is_new, kill_guard, finished } =
-            self.start_run(&run, stdin.as_deref(), reports_exit_only).await?;
+            self.start_run(&run, stdin.as_deref(), may_be_brief).await?;
         if let Some(finished) = finished {
             let result = RunResult::from_brief(process.id(), finished, cap, requested_at.elapsed());
             return Ok(RunOutcome::Finished(Arc::new(result)));
@@ -183,12 +183,7 @@ impl Core {
     }
 
     /// Starts a run, or finds the earlier run with the same idempotency key.
-    pub(crate) async fn start_run(
-        &self,
-        run: &Run,
-        stdin: Option<&[u8]>,
-        reports_exit_only: bool,
-    ) -> Result<StartedRun> {
+    pub(crate) async fn start_run(&self, run: &Run, stdin: Option<&[u8]>, may_be_brief: bool) -> Result<StartedRun> {
         if run.keep {
             // A run that ends before the store is open would leave nothing to store.
             self.services.history.wait_ready().await;
@@ -210,7 +205,7 @@ impl Core {
                     // may be cancelled while the holder spawns.
                     let is_shared = run.detach || run.idempotency_key.is_some();
                     let kill_guard = (!is_shared).then(|| KillGuard(Some(Arc::clone(&process))));
-                    let started = if reports_exit_only && !is_shared {
+                    let started = if may_be_brief && !is_shared {
                         process.start_brief().await
                     } else {
                         process.start().await.map(|()| StartOutcome::Running)

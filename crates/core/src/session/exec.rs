@@ -66,7 +66,7 @@ pub(super) struct ExecRecord {
     pub(super) end: Option<EndRecord>,
 }
 
-/// How an exec was sent to the shell.
+/// What the next server needs to continue an exec that was started.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct RunningRecord {
     pub(super) nonce: String,
