@@ -220,7 +220,7 @@ impl<'m> LeaseSlot<'m> {
 /// Acquires a lease at `offset`. With `reclaim`, it replaces an abandoned lease, so that no byte from `offset` on is
 /// overwritten in between. Readers have no identity: the nearest abandoned lease of this kind at or before `offset` is
 /// taken for the one that this reader left. Without `reclaim`, abandoned leases are left alone until they expire.
-/// `None` when all slots are in use: the reader then has to be lossy.
+/// `None` when all slots are in use: the reader is then live and may get gaps.
 pub(super) fn acquire(map: &Map, id: LeaseId, kind: LeaseKind, offset: u64, reclaim: bool, now: u64) -> Option<()> {
     if reclaim {
         let abandoned = LeaseSlot::all(map).filter(|slot| slot.is_reclaimable_at(offset, kind));

@@ -164,12 +164,12 @@ impl LogWriter {
 
     /// The offset up to which this turn may read; `None` when a lease stops the program.
     ///
-    /// A lease acquired from here on is at or after the tail that its reader then sees, and this turn overwrites
-    /// nothing after that tail.
+    /// A turn reads only into the free part of the ring, so it overwrites no byte from the tail on. A lease that is
+    /// acquired during the turn can protect only such bytes: older ones are gone.
     fn next_read_end(&self, now: u64) -> Option<u64> {
         self.enforce_budget();
-        let before_tail = self.word(AT_TAIL).load(Relaxed) + self.sizes.capacity;
-        let end = self.lease_limit(now).min(before_tail).min(self.head() + CHUNK_BYTES as u64);
+        let free_end = self.word(AT_TAIL).load(Relaxed) + self.sizes.capacity;
+        let end = self.lease_limit(now).min(free_end).min(self.head() + CHUNK_BYTES as u64);
         (end > self.head()).then_some(end)
     }
 
