@@ -6,9 +6,10 @@
 //!               └─▶ reported as a process (Spawned) ─▶ like any process
 //! ```
 //!
-//! While a run is unreported the holder keeps the program's ends of its pipes open and, where possible, does not poll
-//! its exec pipe. So the holder wakes for output and for the exit, but not for the exec or when the pipes close. Most
-//! programs are short, and each wake-up of the holder takes the processor from them.
+//! A run is *unreported* while the holder withholds the reply to its `Spawn` because the run may be brief. During that
+//! time the holder keeps the program's ends of its pipes open and, where possible, does not poll its exec pipe. So the
+//! holder wakes for output and for the exit, but not for the exec or when the pipes close. Most programs are short, and
+//! each wake-up of the holder takes the processor from them.
 
 use super::Holder;
 use super::commands::ReplyTo;
@@ -53,7 +54,7 @@ impl Holder {
         let Some(unreported) = process.unreported.take() else { return };
         if process.is_launching() {
             // `finish_launch` reports it when the exec pipe closes.
-            self.watch_exec_pipe(key);
+            self.poll_exec_pipe(key);
         } else {
             self.report_spawned(key, unreported.reply_to);
         }

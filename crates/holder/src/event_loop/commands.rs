@@ -31,8 +31,8 @@ pub(super) struct ReplyTo {
     pub(super) request: u32,
 }
 
-/// A job of the killer that is not finished.
-pub(super) struct PendingKill {
+/// A job of the killer, a kill or another signal, that is not finished.
+pub(super) struct PendingJob {
     pub(super) key: u64,
     pub(super) reply_to: Option<ReplyTo>,
 }
@@ -82,9 +82,9 @@ impl Holder {
             ToHolder::RemoveFd(name) => {
                 self.fd_store.remove(&name);
             }
-            ToHolder::SinkStream(record) => {
+            ToHolder::SinkStream(sink_stream) => {
                 if let Some(fd) = descriptors.pop() {
-                    self.add_sink_stream(epoch, &record, fd);
+                    self.add_sink_stream(epoch, &sink_stream, fd);
                 }
             }
             ToHolder::FinishSink(finish) => {
@@ -129,13 +129,13 @@ impl Holder {
         let process = self.processes.get(&key);
         let root = process.map_or_else(|| TreeRoot::from_key(key), Process::root);
         let cgroup = process.and_then(|process| process.cgroup.clone());
-        self.submit_job(PendingKill { key, reply_to }, root, cgroup, action);
+        self.submit_job(PendingJob { key, reply_to }, root, cgroup, action);
     }
 
     /// Hands a job to the killer thread; `on_jobs_done` continues when it is finished.
-    pub(super) fn submit_job(&mut self, pending: PendingKill, root: TreeRoot, cgroup: Option<PathBuf>, action: Action) {
+    pub(super) fn submit_job(&mut self, pending: PendingJob, root: TreeRoot, cgroup: Option<PathBuf>, action: Action) {
         self.last_job_id += 1;
-        self.pending_kills.insert(self.last_job_id, pending);
+        self.pending_jobs.insert(self.last_job_id, pending);
         self.killer.submit(Job { id: self.last_job_id, root, cgroup, action });
     }
 
@@ -143,7 +143,7 @@ impl Holder {
         let mut counter = [0u8; 8];
         let _ = rustix::io::read(&self.killer_eventfd, &mut counter);
         for result in self.killer.take_results() {
-            let Some(PendingKill { key, reply_to }) = self.pending_kills.remove(&result.id) else { continue };
+            let Some(PendingJob { key, reply_to }) = self.pending_jobs.remove(&result.id) else { continue };
             if key == super::shutdown::ALL_DESCENDANTS {
                 self.on_all_signalled();
                 continue;
@@ -214,9 +214,9 @@ impl Holder {
 
     /// Records a descriptor of the server into the log of a sink: a process without a program. The first descriptor
     /// creates the sink.
-    fn add_sink_stream(&mut self, epoch: u32, record: &SinkStream, fd: OwnedFd) {
-        let (request, key) = (record.request, record.key);
-        match self.try_add_sink_stream(record, fd) {
+    fn add_sink_stream(&mut self, epoch: u32, sink_stream: &SinkStream, fd: OwnedFd) {
+        let (request, key) = (sink_stream.request, sink_stream.key);
+        match self.try_add_sink_stream(sink_stream, fd) {
             _ if request == 0 => {}
             Ok(()) => self.queue_spawned(ReplyTo { epoch, request }, key),
             Err(errno) => {
@@ -226,18 +226,18 @@ impl Holder {
         }
     }
 
-    fn try_add_sink_stream(&mut self, record: &SinkStream, fd: OwnedFd) -> Result<(), i32> {
-        let stream = Stream::from_u8(record.stream).ok_or(libc::EINVAL)?;
-        if let Entry::Vacant(vacant) = self.processes.entry(record.key) {
+    fn try_add_sink_stream(&mut self, sink_stream: &SinkStream, fd: OwnedFd) -> Result<(), i32> {
+        let stream = Stream::from_u8(sink_stream.stream).ok_or(libc::EINVAL)?;
+        if let Entry::Vacant(vacant) = self.processes.entry(sink_stream.key) {
             let pipes = wire::Io { cols: 0, rows: 0, stdin: false, merged: false };
             let reserve = crate::spawn::drain_reserve(&pipes);
-            let log = LogWriter::create(record.log_budget, reserve, LogStart::default());
+            let log = LogWriter::create(sink_stream.log_budget, reserve, LogStart::default());
             let log = log.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
-            let sink = vacant.insert(Process::new(record.key, log));
+            let sink = vacant.insert(Process::new(sink_stream.key, log));
             sink.generation = 1;
             sink.started_at_ms = clock::wall_ms();
         }
-        self.add_stream(record.key, fd, stream);
+        self.add_stream(sink_stream.key, fd, stream);
         Ok(())
     }
 

@@ -32,7 +32,8 @@ pub(super) struct PendingLaunch {
     generation: u32,
     started_at_ms: u64,
     exec_pipe: ExecPipe,
-    /// Recorded once the program was executed. Empty for an unwatched launch, whose streams are recorded at once.
+    /// Recorded once the program was executed. Empty if the exec pipe is not polled: the streams are then
+    /// recorded at once.
     streams: Vec<(OwnedFd, Stream)>,
     input: Option<OwnedFd>,
     time_limit_at: u64,
@@ -42,14 +43,14 @@ pub(super) struct PendingLaunch {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ExecPipe {
     /// The exec pipe is in the poll set. At `stuck_at` the launch is aborted.
-    Watched { stuck_at: u64 },
-    /// Only by its exit, or when it is reported. For unreported brief runs.
-    Unwatched,
+    Polled { stuck_at: u64 },
+    /// Only by its exit, or when it is reported as a process. For unreported runs.
+    Unpolled,
 }
 
 impl ExecPipe {
-    fn watched() -> Self {
-        Self::Watched { stuck_at: clock::boot_ms() + STUCK_TIMEOUT_MS }
+    fn polled() -> Self {
+        Self::Polled { stuck_at: clock::boot_ms() + STUCK_TIMEOUT_MS }
     }
 }
 
@@ -62,8 +63,8 @@ impl PendingLaunch {
 
     pub(super) fn stuck_at(&self) -> Option<u64> {
         match self.exec_pipe {
-            ExecPipe::Watched { stuck_at } => Some(stuck_at),
-            ExecPipe::Unwatched => None,
+            ExecPipe::Polled { stuck_at } => Some(stuck_at),
+            ExecPipe::Unpolled => None,
         }
     }
 }
@@ -104,7 +105,7 @@ impl Holder {
         let is_brief = spawn.brief && self.is_serving(epoch);
         // A brief run need not be noticed before its exit, unless its OOM score has to be restored after the exec.
         let exec_pipe =
-            if is_brief && self.inherited.oom_score.is_none() { ExecPipe::Unwatched } else { ExecPipe::watched() };
+            if is_brief && self.inherited.oom_score.is_none() { ExecPipe::Unpolled } else { ExecPipe::polled() };
         let launch = match self.launch_child(spawn, &stdio, cgroup.as_deref(), exec_pipe) {
             Ok(launch) => launch,
             Err(error) => {
@@ -178,7 +179,7 @@ impl Holder {
         }
         let procs = procs.as_ref().map(AsFd::as_fd);
         let launch = spawn::clone_child(spawn, stdio.child.borrow(), procs, &self.inherited, true)?;
-        if exec_pipe != ExecPipe::Unwatched
+        if exec_pipe != ExecPipe::Unpolled
             && let Err(errno) = self.poll.add(launch.exec_pipe(), Source::ExecPipe { key: spawn.key })
         {
             // The holder could not track this child.
@@ -196,7 +197,7 @@ impl Holder {
         cgroup: Option<PathBuf>,
     ) {
         self.pids.insert(pending.launch.pid, key);
-        let record_now = pending.exec_pipe == ExecPipe::Unwatched;
+        let record_now = pending.exec_pipe == ExecPipe::Unpolled;
         let streams = if record_now { std::mem::take(&mut pending.streams) } else { Vec::new() };
         if let Some(process) = self.processes.get_mut(&key) {
             // Without a new cgroup the old one stays: processes of the previous generation still live in it.
@@ -213,18 +214,18 @@ impl Holder {
         self.timers.arm_housekeeping(self.memory_trim.schedule(clock::boot_ms()));
     }
 
-    /// Starts to watch the exec pipe of an unwatched launch, or finishes the launch if the pipe has closed.
-    pub(super) fn watch_exec_pipe(&mut self, key: u64) {
+    /// Starts to poll an exec pipe that is not polled, or finishes the launch if the pipe has closed.
+    pub(super) fn poll_exec_pipe(&mut self, key: u64) {
         let process = self.processes.get_mut(&key);
         let Some(pending) = process.and_then(|process| process.launching.as_mut()) else { return };
-        if pending.exec_pipe != ExecPipe::Unwatched {
+        if pending.exec_pipe != ExecPipe::Unpolled {
             return;
         }
         if pending.launch.has_left_shared_memory() {
             self.finish_launch(key, ChildState::Running);
             return;
         }
-        pending.exec_pipe = ExecPipe::watched();
+        pending.exec_pipe = ExecPipe::polled();
         if self.poll.add(pending.launch.exec_pipe(), Source::ExecPipe { key }).is_err() {
             self.abort_launch(key);
         }
