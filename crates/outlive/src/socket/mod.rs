@@ -1,4 +1,4 @@
-//! The engine behind every terminal socket, for all client protocols.
+//! The engine behind every socket to a process, on a terminal or on pipes, for all client protocols.
 //!
 //! ```text
 //!   log ──Cursor──▶ writer ──▶ client     `SocketProtocol` turns output into frames …

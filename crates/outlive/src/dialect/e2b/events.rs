@@ -78,8 +78,8 @@ async fn open(
         response_headers.insert(GAP, gap);
     }
     // A token that may only read must not move the offset at which the owner's client continues.
-    let resume_offset = if flow == Flow::Lossless { ResumeOffset::Advance } else { ResumeOffset::Keep };
-    let setup = StreamSetup { process, cursor, resume_offset, timeout_scope: TimeoutScope::CallOnly, peer };
+    let resume_policy = if flow == Flow::Lossless { ResumePolicy::Advance } else { ResumePolicy::Keep };
+    let setup = StreamSetup { process, cursor, resume_policy, timeout_scope: TimeoutScope::CallOnly, peer };
     setup.open(app, call).await
 }
 
@@ -91,7 +91,7 @@ fn requested_offset(headers: &HeaderMap, log: &Log) -> Result<u64, ConnectError>
 
 /// Whether this stream moves the log's resume offset.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum ResumeOffset {
+pub(super) enum ResumePolicy {
     Advance,
     Keep,
 }
@@ -108,7 +108,7 @@ pub(super) enum TimeoutScope {
 pub(super) struct StreamSetup {
     pub(super) process: Arc<Process>,
     pub(super) cursor: Cursor,
-    pub(super) resume_offset: ResumeOffset,
+    pub(super) resume_policy: ResumePolicy,
     pub(super) timeout_scope: TimeoutScope,
     pub(super) peer: Peer,
 }
@@ -120,7 +120,7 @@ impl StreamSetup {
         app: AppState,
         call: &ServerStream<M>,
     ) -> Result<impl Stream<Item = Bytes> + use<M>, ConnectError> {
-        let Self { process, cursor, resume_offset, timeout_scope, peer } = self;
+        let Self { process, cursor, resume_policy, timeout_scope, peer } = self;
         let attachment = process.attach(Role::Viewer, Some(peer.to_string()), None)?;
         app.metrics.count_attachment();
         let mut encoder = Encoder {
@@ -132,7 +132,7 @@ impl StreamSetup {
             encoded: EncodedOutput {
                 log: Arc::clone(cursor.log()),
                 end: cursor.offset(),
-                resume_offset,
+                resume_policy,
                 flush_tracker: call.flush_tracker.clone(),
             },
             follow: Some(app.core.follow_process(process, cursor)),
@@ -254,7 +254,7 @@ impl Encoder {
 struct EncodedOutput {
     log: Arc<Log>,
     end: u64,
-    resume_offset: ResumeOffset,
+    resume_policy: ResumePolicy,
     flush_tracker: Option<Arc<FlushTracker>>,
 }
 
@@ -262,7 +262,7 @@ impl EncodedOutput {
     /// Raises the log's resume offset; with a flush tracker, only when the kernel has taken the bytes.
     fn raise_resume_offset(&self) {
         match &self.flush_tracker {
-            _ if self.resume_offset == ResumeOffset::Keep => {}
+            _ if self.resume_policy == ResumePolicy::Keep => {}
             Some(tracker) => tracker.raise_on_flush(&self.log, self.end),
             None => self.log.raise_resume_offset(self.end),
         }

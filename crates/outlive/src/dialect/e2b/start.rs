@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::connect_rpc::{ServerStream, stream_response};
 use super::error::ConnectError;
-use super::events::{ResumeOffset, StreamSetup, TimeoutScope};
+use super::events::{ResumePolicy, StreamSetup, TimeoutScope};
 use super::message::{PtySize, StartRequest};
 use super::process::{TAG, VARIABLES};
 use crate::access::credentials::{decode_basic, strip_scheme};
@@ -40,8 +40,8 @@ pub(super) async fn start(
         // No byte is lost before the cursor is there: `reader_expected` made the holder keep the output for it.
         let cursor = Cursor::new(process.log()?, Start::At(0), Flow::Lossless, StreamFilter::All);
         let timeout_scope = if call.timeout.is_some() { TimeoutScope::CallAndProcess } else { TimeoutScope::CallOnly };
-        let resume_offset = ResumeOffset::Advance;
-        StreamSetup { process, cursor, resume_offset, timeout_scope, peer }.open(app, &call).await
+        let resume_policy = ResumePolicy::Advance;
+        StreamSetup { process, cursor, resume_policy, timeout_scope, peer }.open(app, &call).await
     };
     stream_response(call.codec, started.await)
 }
