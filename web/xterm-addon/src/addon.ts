@@ -1,3 +1,5 @@
+/** The addon: connects an emulator to a process, in both directions. */
+
 import type { Attachment, AttachItem, AttachOptions, Process, Size } from '@outlive/client';
 import { EffectiveSize } from './effective_size.js';
 import { InputFilter } from './input_filter.js';

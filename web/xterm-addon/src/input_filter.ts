@@ -5,6 +5,8 @@
  * `onData` as the keyboard, and it replies again whenever it parses an old query. Such a reply would be typed into
  * the program that runs now.
  *
+ * A chunk of output is muted if replies to it must not be sent: its queries are old, or another client answers them.
+ *
  * Emulators reply while they parse, and report a parsed chunk in the same task of the event loop. Keys, mouse and
  * paste arrive in tasks of their own. So while muted chunks are being parsed, data is held until the end of its task (a
  * microtask). If a muted chunk was parsed by then, the data was a reply and is dropped.

@@ -1,3 +1,5 @@
+/** Output on its way to the emulator. */
+
 import type { InputFilter } from './input_filter.js';
 import type { Emulator } from './types.js';
 import { Utf8Chunker } from './utf8_chunker.js';

@@ -1,3 +1,5 @@
+/** An attachment to a process over a WebSocket, which reconnects when the connection is lost. */
+
 import { Backoff } from '../backoff.js';
 import { OutliveError } from '../error.js';
 import type { Http, Socket } from '../http.js';

@@ -1,3 +1,5 @@
+/** The keys that run commands of the console: plain keys, and those after the prefix. */
+
 import { element, fill } from '../page/element.js';
 import { type Command, keyLabel, PREFIX, shortcut } from './command.js';
 

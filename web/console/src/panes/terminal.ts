@@ -1,3 +1,5 @@
+/** The pane of a terminal: an emulator that the addon connects to a process. */
+
 import { OutliveError } from '@outlive/client';
 import { OutliveAddon, type State } from '@outlive/xterm-addon';
 import { FitAddon } from '@xterm/addon-fit';
