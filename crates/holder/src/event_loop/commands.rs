@@ -32,7 +32,7 @@ pub(super) struct ReplyTo {
 }
 
 /// A job of the killer, a kill or another signal, that is not finished.
-pub(super) struct PendingJob {
+pub(super) struct PendingKill {
     pub(super) key: u64,
     pub(super) reply_to: Option<ReplyTo>,
 }
@@ -129,13 +129,13 @@ impl Holder {
         let process = self.processes.get(&key);
         let root = process.map_or_else(|| TreeRoot::from_key(key), Process::root);
         let cgroup = process.and_then(|process| process.cgroup.clone());
-        self.submit_job(PendingJob { key, reply_to }, root, cgroup, action);
+        self.submit_job(PendingKill { key, reply_to }, root, cgroup, action);
     }
 
     /// Hands a job to the killer thread; `on_jobs_done` continues when it is finished.
-    pub(super) fn submit_job(&mut self, pending: PendingJob, root: TreeRoot, cgroup: Option<PathBuf>, action: Action) {
+    pub(super) fn submit_job(&mut self, pending: PendingKill, root: TreeRoot, cgroup: Option<PathBuf>, action: Action) {
         self.last_job_id += 1;
-        self.pending_jobs.insert(self.last_job_id, pending);
+        self.pending_kills.insert(self.last_job_id, pending);
         self.killer.submit(Job { id: self.last_job_id, root, cgroup, action });
     }
 
@@ -143,7 +143,7 @@ impl Holder {
         let mut counter = [0u8; 8];
         let _ = rustix::io::read(&self.killer_eventfd, &mut counter);
         for result in self.killer.take_results() {
-            let Some(PendingJob { key, reply_to }) = self.pending_jobs.remove(&result.id) else { continue };
+            let Some(PendingKill { key, reply_to }) = self.pending_kills.remove(&result.id) else { continue };
             if key == super::shutdown::ALL_DESCENDANTS {
                 self.on_all_signalled();
                 continue;

@@ -46,7 +46,7 @@ pub use state::{InitialState, Settings};
 
 use self::brief_run::SpareLog;
 use self::cgroup_cleanup::LeftoverCgroups;
-use self::commands::PendingJob;
+use self::commands::PendingKill;
 use self::launch::{ChildState, MemoryTrim};
 use self::logging::{Level, log_to_stderr};
 use self::process::Process;
@@ -68,7 +68,7 @@ pub(crate) struct Holder {
     /// Readable when the killer has finished a job.
     killer_eventfd: OwnedFd,
     /// Jobs of the killer that are not finished, by job id.
-    pending_jobs: BTreeMap<u64, PendingJob>,
+    pending_kills: BTreeMap<u64, PendingKill>,
     last_job_id: u64,
     cgroups: Option<Cgroups>,
     leftover_cgroups: LeftoverCgroups,

@@ -5,7 +5,7 @@
 use rustix::process::Signal;
 
 use super::Holder;
-use super::commands::PendingJob;
+use super::commands::PendingKill;
 use super::logging::{Level, log_to_stderr};
 use super::process::signal_child;
 use crate::clock;
@@ -54,7 +54,7 @@ impl Holder {
     fn signal_all_descendants(&mut self, action: Action) {
         let root = TreeRoot::from_running(std::process::id() as i32, ALL_DESCENDANTS, "");
         let root = TreeRoot { environ_id: None, ..root };
-        self.submit_job(PendingJob { key: ALL_DESCENDANTS, reply_to: None }, root, None, action);
+        self.submit_job(PendingKill { key: ALL_DESCENDANTS, reply_to: None }, root, None, action);
     }
 
     /// Takes the next step of a shutdown if it is due.

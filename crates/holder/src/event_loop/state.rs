@@ -244,7 +244,7 @@ impl Holder {
             signal_fd,
             killer,
             killer_eventfd,
-            pending_jobs: BTreeMap::new(),
+            pending_kills: BTreeMap::new(),
             last_job_id: 0,
             processes: HashMap::new(),
             pids: HashMap::new(),

@@ -91,7 +91,7 @@ impl Holder {
             && serving + retired == self.servers.len()
             && self.servers.iter().all(|server| server.queue.is_empty())
             && !self.processes.values().any(Process::is_launching)
-            && self.pending_jobs.is_empty()
+            && self.pending_kills.is_empty()
     }
 
     /// Does not return on success. On failure this image continues.
