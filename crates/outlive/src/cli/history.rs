@@ -10,7 +10,7 @@ use super::client::endpoint::escape;
 use super::client::stored::{StoredEvent, StoredOutput};
 use super::client::{ApiRequest, Client};
 use super::error::{CliError, Result};
-use super::process::{Process, find, list_boot, list_stored, only_prefix_match, process_path};
+use super::process::{Process, find, list_stored, only_prefix_match, process_path};
 use super::ps::status_cell;
 use super::text::table::{Cell, render};
 use super::text::units;
@@ -302,16 +302,26 @@ async fn find_stored(client: &Arc<Client>, name: &str) -> Result<Stored> {
         Ok(process) => process.id,
         Err(error) if error.http_status() == Some(404) => match find_session(client, name).await? {
             Some(session) => return Ok(Stored::Session(session)),
-            None => find_by_prefix(client, name, error).await?.id,
+            None => find_in_all_boots(client, name, error).await?.id,
         },
         Err(error) => return Err(error),
     };
     client.send(ApiRequest::get(process_path(&id, ""))).await.map(Stored::Process)
 }
 
-async fn find_by_prefix(client: &Client, name: &str, not_found: CliError) -> Result<Process> {
-    let all = list_boot(client, "all").await?.into_iter().map(Process::from_json).collect::<Result<Vec<_>>>()?;
-    only_prefix_match(all, name, not_found)
+/// A process of any boot by its tag, if only one has it, or by a unique ID prefix.
+async fn find_in_all_boots(client: &Client, name: &str, not_found: CliError) -> Result<Process> {
+    let all = list_stored(client, "all").await?.into_iter().map(Process::from_json).collect::<Result<Vec<_>>>()?;
+    let (mut tagged, others): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|process| process.tag.as_deref() == Some(name));
+    if tagged.len() > 1 {
+        let ids: Vec<String> = tagged.into_iter().map(|process| process.id).collect();
+        return Err(CliError::Local(format!(
+            "several stored processes have the tag {name}; use an ID: {}",
+            ids.join(", ")
+        )));
+    }
+    tagged.pop().map_or_else(|| only_prefix_match(others, name, not_found), Ok)
 }
 
 impl Rm {

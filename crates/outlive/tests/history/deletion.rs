@@ -93,7 +93,9 @@ fn the_history_commands_take_ids_tags_prefixes_and_sessions() {
     };
     let outlive = serve(&directory);
     let earlier = outlive.start_process(json!({ "command": "echo", "args": ["earlier"] }));
+    let old_build = outlive.start_process(json!({ "command": "echo", "args": ["old"], "tag": "old-build" }));
     outlive.wait_exit(&earlier);
+    outlive.wait_exit(&old_build);
     start_session(&outlive);
     assert_eq!(outlive.stop(), 0);
     let outlive = serve(&directory);
@@ -111,7 +113,8 @@ fn the_history_commands_take_ids_tags_prefixes_and_sessions() {
     let (removed, text) = cli(&["rm", "main"]);
     assert!(!removed && text.contains("several stored sessions are named main"), "{text}");
 
-    for (name, id) in [("build", &tagged), (&earlier[..earlier.len() - 4], &earlier)] {
+    let names = [("build", &tagged), ("old-build", &old_build), (&earlier[..earlier.len() - 4], &earlier)];
+    for (name, id) in names {
         let (shown, text) = cli(&["show", name]);
         assert!(shown && text.contains(id.as_str()) && text.contains("gaps     none"), "{text}");
         let (removed, text) = cli(&["rm", name]);
