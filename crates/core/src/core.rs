@@ -49,7 +49,8 @@ pub struct NewProcess {
     pub idempotency_key: Option<String>,
     /// Hash of the caller's request for the idempotency check, where `spec` was derived from something else.
     pub request_hash: Option<u64>,
-    /// The caller will read the output from the first byte, however much there is by the time it starts reading.
+    /// The caller will read the output from the first byte, however much there is by then, if it starts reading within
+    /// ten seconds.
     pub reader_expected: bool,
 }
 

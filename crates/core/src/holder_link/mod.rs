@@ -136,7 +136,8 @@ impl HolderLink {
         self.0.requests.complete(request, Reply::NotSent { errno });
     }
 
-    /// Starts a process. Returns when it has executed its program; a brief run when it has ended.
+    /// Starts a process. Returns when it has executed its program; of a run that may be brief, when it has ended or turns
+    /// out not to be.
     pub(crate) async fn spawn(&self, mut spawn: Spawn) -> std::result::Result<SpawnOutcome, SpawnError> {
         if self.is_gone() || self.is_retired() {
             return Err(SpawnError::Unavailable(self.unavailable_error()));
@@ -382,7 +383,7 @@ pub(crate) struct Termination {
 }
 
 impl Termination {
-    /// Waits until the signal has been sent (stop) or the tree is gone (kill).
+    /// Waits until the signal has been sent (stop), or until the tree is gone or the killer has given up (kill).
     pub(crate) async fn completed(self) -> Result<()> {
         self.link.wait_completion(self.reply).await
     }

@@ -109,7 +109,7 @@ impl Process {
             let mut inner = process.lock();
             if inner.record.reserved {
                 process.announce(&mut inner, Kind::Created);
-            } else if inner.record.has_record() {
+            } else if inner.record.belongs_in_journal() {
                 process.save(&inner, None);
             }
         }

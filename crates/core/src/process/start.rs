@@ -65,7 +65,7 @@ impl Process {
         inner.record.restart_wanted = false;
         inner.restart_due = false;
         inner.start_error = None;
-        if inner.record.has_record() {
+        if inner.record.belongs_in_journal() {
             self.save(&inner, None);
         }
         Ok(())
@@ -215,7 +215,7 @@ impl Process {
             (Some(exit), _) => Phase::Exited(exit.into()),
             _ => Phase::Created,
         };
-        if inner.record.has_record() {
+        if inner.record.belongs_in_journal() {
             self.save(&inner, None);
         }
         self.release_slot(&inner);
@@ -290,7 +290,7 @@ fn spawn_message(record: &Record, brief: bool, log_budget: u64, log_end: LogEnd)
         memory_bytes: spec.limits.memory_bytes.unwrap_or(0),
         tree_processes: spec.limits.tree_processes.unwrap_or(0),
         // No cgroup for a session's shell: processes it starts may outlive it, and could not leave its cgroup.
-        wants_cgroup: record.has_record() && !record.hidden,
+        wants_cgroup: record.belongs_in_journal() && !record.hidden,
         reader_expected: record.reader_expected,
         brief,
         history_expected: false,

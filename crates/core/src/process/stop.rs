@@ -49,7 +49,7 @@ impl Process {
             inner.failures = 0;
         }
         self.release_slot(inner);
-        if inner.record.ephemeral && inner.record.has_record() {
+        if inner.record.ephemeral && inner.record.belongs_in_journal() {
             self.save(inner, None);
         }
         self.announce(inner, Kind::Exited);
@@ -88,7 +88,7 @@ impl Process {
     fn abandon_restart(&self, error: Error) {
         let mut inner = self.lock();
         inner.start_error = Some(error);
-        if std::mem::take(&mut inner.record.restart_wanted) && inner.record.has_record() {
+        if std::mem::take(&mut inner.record.restart_wanted) && inner.record.belongs_in_journal() {
             self.save(&inner, None);
         }
         drop(inner);
@@ -131,7 +131,7 @@ impl Process {
         Ok(())
     }
 
-    /// Sends KILL to the tree; returns when it is gone, or after `wait`.
+    /// Sends KILL to the tree; returns when it is gone, when the killer has given up, or after `wait`.
     pub async fn kill(self: &Arc<Self>, wait: Duration) -> Result<()> {
         match self.decide(Command::Kill).await? {
             Decision::Kill => {
@@ -253,7 +253,7 @@ impl Process {
         if inner.record.announced {
             let info = Self::describe(&inner);
             self.services.events.emit(Kind::Deleted, Subject::Process(&info), vec![delete]);
-        } else if inner.record.has_record() {
+        } else if inner.record.belongs_in_journal() {
             self.services.journal.append(&[delete]);
         }
         inner.removed = true;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A server that takes over a running exec sends a *probe* line. The shell processes its input in order: if the reply
-//! comes without a frame of the exec, the exec's lines never arrived and are sent now. So a command runs exactly once.
+//! comes without a frame of the exec, the exec's lines never arrived and are sent now. So a command never runs twice.
 
 use std::sync::Arc;
 

@@ -187,13 +187,13 @@ impl Record {
     /// | run with `detach`, `keep`, `yieldMs` or `onTimeout: detach` (`id_outlives_request`) | yes |
     /// | run with an idempotency key | yes |
     /// | any other run: a plain run | no |
-    pub(crate) fn has_record(&self) -> bool {
+    pub(crate) fn belongs_in_journal(&self) -> bool {
         !self.ephemeral || self.id_outlives_request || self.idempotency.is_some()
     }
 
     /// Whether the history stores the process: not plain runs, and of sessions only the output of clients' commands.
     pub(crate) fn wants_history(&self) -> bool {
-        self.has_record() && (!self.hidden || self.session_shell.is_some()) && self.spec.history != Some(false)
+        self.belongs_in_journal() && (!self.hidden || self.session_shell.is_some()) && self.spec.history != Some(false)
     }
 
     /// Whether it counts towards `maxConcurrentProcesses`.

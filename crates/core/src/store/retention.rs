@@ -63,7 +63,7 @@ impl ExitedInfo {
             retain_ms: inner.record.spec.retain_ms,
             ephemeral: inner.record.ephemeral,
             hidden: inner.record.hidden,
-            is_recorded: inner.record.has_record(),
+            is_recorded: inner.record.belongs_in_journal(),
             log_bytes: inner.log.as_ref().map_or(0, |log| log.len()),
             has_log: inner.log.is_some(),
             has_ring: inner.log.as_ref().is_some_and(|log| log.ring().is_some()),

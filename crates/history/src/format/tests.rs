@@ -1,3 +1,5 @@
+//! Properties of the format: what is written is read again, and damage is an error.
+
 use std::io;
 use std::sync::Mutex;
 

@@ -1,7 +1,7 @@
 //! Launches a program: from a `Spawn` message to a running process, or to a `SpawnFailed`.
 //!
 //! The child is cloned at once (`spawn::clone_child`). The holder learns that the program was executed when the exec
-//! pipe closes, and replies then. A brief run gets its reply later: at its exit, or when it lasts too long to be brief.
+//! pipe closes, and replies then. A run that may be brief gets its reply later: at its exit, or when it has lasted too long.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! memfd:  | header page | chunk marks: (offset, time+stream) ... | data ring ............ |
-//!             ^ the holder writes head, tail, marks, exit; the server requests of wake-ups, input and resume
-//!               offset; both write leases
+//!             ^ the holder writes head, tail, marks and exit; the server writes wake-up requests, the input offset
+//!               and the resume offset; both write leases
 //! ```
 //!
 //! * The holder is the only writer of bytes ([`LogWriter`]). It reads a program's descriptor straight into the ring and

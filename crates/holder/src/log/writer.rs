@@ -240,7 +240,7 @@ impl LogWriter {
         }
     }
 
-    /// Raises the tails: the bytes before `offset` are about to be overwritten.
+    /// Raises the tails: the bytes before `offset` are given up, and may be overwritten.
     fn discard_before(&self, offset: u64) {
         if offset <= self.word(AT_TAIL).load(Relaxed) {
             return;

@@ -27,7 +27,7 @@
 //! process was compared with the scanned one, so that no process with a reused pid is hit. Where there is no pidfd, the
 //! comparison is made right before kill(2) (`PinnedProcess` in tree_kill.rs).
 //!
-//! Does not spawn or reap. Every scan of /proc runs on the killer thread, and nothing there reads a file on which a
+//! Does not spawn or reap. Every scan of /proc by the holder runs on the killer thread, and nothing there reads a file on which a
 //! stuck process could make it hang; environ.rs, which has to, uses threads of its own. The event loop reads single
 //! files: at a launch the `stat` of a command without a tag, and after a SIGKILL of unknown origin the count of
 //! kills by the OOM killer. A pass serves all jobs, and no tree delays another.

@@ -1,7 +1,7 @@
 //! The kill of one tree.
 //!
 //! ```text
-//!   freeze ──▶ a pass found no new member ──▶ kill ──▶ two passes found no new member ──▶ wait for exits ──▶ result
+//!   freeze ──▶ a pass found no new member ──▶ kill ──▶ one more pass found none ──────▶ wait for exits ──▶ result
 //!     │ SIGSTOP on discovery ▲   or too many passes    │ SIGKILL on discovery ▲                  │ 2 s
 //!     └──────────────────────┘                         └──────────────────────┘                  └──▶ survivors
 //! ```
@@ -38,8 +38,8 @@ const MAX_FREEZE_TIME: Duration = Duration::from_millis(250);
 /// Incomplete passes that are repeated. The processes that forked too fast may belong to another tree.
 const MAX_INCOMPLETE_PASSES: u32 = 8;
 
-/// The search ends after this many passes in a row without a new member; the last pass of the freeze counts. Two, because a pass can miss a child whose pid
-/// wrapped around to below the current position of the pass.
+/// The search ends after this many passes in a row without a new member; the last pass of the freeze counts. Two, because
+/// a pass can miss a child whose pid wrapped around to below the current position of the pass.
 const QUIET_PASSES: u32 = 2;
 
 pub(super) struct TreeKill {
