@@ -1,7 +1,7 @@
 //! One-shot runs: start a command, collect the first bytes of its output, return when it has exited.
 //!
-//! A plain run lives and dies with its request and is not recorded. Runs with these options are recorded for the next
-//! server, under which they continue if the server dies:
+//! A plain run lives and dies with its request and has no record in the journal. Runs with these options have one for
+//! the next server, under which they continue if the server dies:
 //!
 //! | option | effect |
 //! |---|---|
@@ -217,7 +217,7 @@ impl Core {
                         Ok(StartOutcome::Finished(result)) => Ok(result),
                         Err(error) => Err(error),
                     };
-                    // It failed to start or has exited: there is nothing left to kill.
+                    // It failed to start or has exited. Its background children live on, as after any exit.
                     if let Some(guard) = kill_guard {
                         guard.disarm();
                     }
@@ -362,7 +362,7 @@ impl Collector {
     /// Sleeps until the exit or until the ring is full, so a small run wakes it once.
     async fn read_to_exit(&mut self) {
         while !self.read_available().await {
-            self.log.wait_exit_or_full(self.cursor.offset()).await;
+            self.log.wait_exit_or_blocked(self.cursor.offset()).await;
         }
     }
 

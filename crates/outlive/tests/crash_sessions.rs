@@ -91,7 +91,7 @@ fn queued_commands_run_once_across_crashes() {
 
 #[test]
 fn a_command_runs_once_if_the_server_crashes_at_any_point() {
-    for point in ["exec_recorded", "exec_recorded_by_holder", "exec_sent", "sink_finished", "record_put"] {
+    for point in ["exec_saved", "exec_pipes_recorded", "exec_sent", "sink_finished", "record_put"] {
         for count in [1, 2, 3] {
             let count = if point == "record_put" { count + 4 } else { count };
             let outlive = Outlive::start_with(quick_setup().crash_at(point, count));
@@ -177,7 +177,7 @@ fn an_interrupted_command_does_not_run_again_after_a_crash() {
 fn a_retry_after_a_crash_returns_the_output() {
     // The retry arrives before the next server has sent the command to the shell again.
     for _ in 0..10 {
-        let outlive = Outlive::start_with(quick_setup().crash_at("exec_recorded_by_holder", 1));
+        let outlive = Outlive::start_with(quick_setup().crash_at("exec_pipes_recorded", 1));
         create_session(&outlive, "bash");
         let body = json!({ "command": "echo out" }).to_string();
         let headers = [("content-type", "application/json"), ("idempotency-key", "key")];

@@ -241,7 +241,7 @@ fn a_busy_session_does_not_evict_process_events() {
 
 #[test]
 fn a_repeated_start_after_a_crash_is_announced_once() {
-    for point in ["exec_recorded", "exec_recorded_by_holder", "exec_sent", "sink_finished"] {
+    for point in ["exec_saved", "exec_pipes_recorded", "exec_sent", "sink_finished"] {
         let outlive = Outlive::start_with(quick_setup().crash_at(point, 1));
         let mut events = follow(&outlive, "", None);
         create_session(&outlive, json!({ "id": "work" }));

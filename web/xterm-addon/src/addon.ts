@@ -94,7 +94,7 @@ export class OutliveAddon {
     if (this.#state.name !== 'disconnected') this.#setState({ name: 'disconnected' });
   }
 
-  /** Sends input as if the user typed it. Without a connection it waits for one. */
+  /** Sends input as if the user typed it. While it reconnects, input waits; after a disconnect or an exit it is dropped. */
   write(data: string | Uint8Array): void {
     this.#attachment?.write(data);
   }

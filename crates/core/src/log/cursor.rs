@@ -57,7 +57,8 @@ pub enum Item {
     /// The bytes from `from_offset` to before `to_offset` are neither in memory nor in the history. Reading continues at
     /// `to_offset`.
     Gap { from_offset: u64, to_offset: u64 },
-    /// The reader was too slow for too long: from here on the program does not wait for it.
+    /// The reader has lost its lease because it was too slow for too long, or found no free slot for one: from here on
+    /// the program does not wait for it.
     BecameLive,
     /// The exit. Every byte before it has been yielded.
     Exit(Exit),
@@ -66,8 +67,8 @@ pub enum Item {
     End,
 }
 
-/// One reader of a log. `close` releases its lease at once. Dropping it abandons the lease, which is then kept for 10 s
-/// for a reader that reconnects.
+/// One reader of a log. `close` releases its lease at once. Dropping it before it has read everything abandons the lease,
+/// which is then kept for 10 s for a reader that reconnects.
 ///
 /// Its positions in the log and those of its `CursorLease`, in this order (the first two only while a lease is held):
 ///
@@ -284,6 +285,7 @@ impl Cursor {
 
     fn step(&mut self, max_bytes: usize) -> Step<Item> {
         loop {
+            // Only a lossless reader has a lease. See `CursorLease`.
             self.move_lease();
             if std::mem::take(&mut self.became_live) {
                 return Step::Item(Item::BecameLive);

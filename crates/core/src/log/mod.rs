@@ -405,7 +405,8 @@ impl Log {
         due
     }
 
-    /// Waits until `ready` returns a value; requests a wake-up for output before each call.
+    /// Waits until `ready` returns a value: registers with `changed`, requests a wake-up for output, calls it, and sleeps
+    /// until the next change.
     pub(crate) async fn wait_for<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {
         wait_changed(&self.changed, || {
             if let Some(ring) = self.ring() {
@@ -421,10 +422,10 @@ impl Log {
         wait_changed(&self.changed, || self.exit()).await
     }
 
-    /// Waits for the exit, or until the ring is full, for a reader at `offset` that needs nothing earlier.
-    pub(crate) async fn wait_exit_or_full(&self, offset: u64) {
-        let is_full = || self.ring().is_some_and(LogReader::is_blocked) && self.head() > offset;
+    /// Waits for the exit, or until a lease blocks the program, for a reader at `offset` that needs nothing earlier.
+    pub(crate) async fn wait_exit_or_blocked(&self, offset: u64) {
+        let is_blocked = || self.ring().is_some_and(LogReader::is_blocked) && self.head() > offset;
         let has_ended = || self.exit().is_some() || self.is_stored_only();
-        wait_changed(&self.changed, || (has_ended() || is_full()).then_some(())).await;
+        wait_changed(&self.changed, || (has_ended() || is_blocked()).then_some(())).await;
     }
 }

@@ -33,7 +33,7 @@ impl Process {
         self.spawn_uncancellable(false).await.map(drop)
     }
 
-    /// Like [`start`](Self::start) for a brief run, whose caller only waits for the exit. If it exits soon, the
+    /// Like [`start`](Self::start) for a run that may be brief: its caller only waits for the exit. If it exits soon, the
     /// outcome is `Finished`.
     pub(crate) async fn start_brief(self: &Arc<Self>) -> Result<StartOutcome> {
         self.enter_starting(Command::Start)?;

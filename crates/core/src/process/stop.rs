@@ -131,7 +131,7 @@ impl Process {
         Ok(())
     }
 
-    /// Sends KILL to the tree; returns when it is gone, when the killer has given up, or after `wait`.
+    /// Sends KILL to the tree; returns when the killer is done with it and the command has exited, or after `wait`.
     pub async fn kill(self: &Arc<Self>, wait: Duration) -> Result<()> {
         match self.decide(Command::Kill).await? {
             Decision::Kill => {

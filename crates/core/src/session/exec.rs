@@ -294,7 +294,7 @@ impl Exec {
         let mut collector = OutputCollector::new(max_bytes);
         while collector.read_available(&mut cursor).await == ReadStop::Head {
             cursor.acknowledge(cursor.offset());
-            log.wait_exit_or_full(cursor.offset()).await;
+            log.wait_exit_or_blocked(cursor.offset()).await;
         }
         cursor.close();
         self.wait_finished().await;

@@ -169,10 +169,10 @@ impl Session {
         let sink = self.reserve_sink(exec)?;
         let running = self.new_running_record(exec, &shell, &sink)?;
         self.record_running(exec, running, &sink)?;
-        crate::crash_point::reach("exec_recorded");
+        crate::crash_point::reach("exec_saved");
         let control_lines = self.prepare_files(exec, &sink).await?;
         exec.changed.notify_waiters();
-        crate::crash_point::reach("exec_recorded_by_holder");
+        crate::crash_point::reach("exec_pipes_recorded");
         // If the shell dies now, its exit becomes the result of the exec.
         let _ = shell.input(control_lines.as_bytes()).await;
         crate::crash_point::reach("exec_sent");

@@ -1,4 +1,4 @@
-//! Brief runs: spawns whose client waits for the exit only.
+//! Runs that may be brief: spawns whose client waits for the exit only. Those that exit soon are brief runs.
 //!
 //! ```text
 //!  spawn ─▶ unreported ─ exits soon, prints little ─▶ BriefRunResult          (one message, no log for the server)
@@ -24,7 +24,7 @@ const MAX_UNREPORTED_MS: u64 = 20;
 /// Output beyond this does not fit into one message with the rest of the result.
 const MAX_BRIEF_OUTPUT_BYTES: usize = 32 * 1024;
 
-/// A spawned process that the server does not know about.
+/// A run that was spawned, and whose server does not know yet that it was.
 pub(super) struct UnreportedRun {
     reply_to: ReplyTo,
     pub(super) report_at: u64,
@@ -79,8 +79,7 @@ impl Holder {
     pub(super) fn finish_brief_run(&mut self, key: u64, status: Result<u8, u8>, cause: Cause) -> bool {
         let Some(process) = self.processes.get(&key) else { return false };
         let Some(UnreportedRun { reply_to: ReplyTo { epoch, request }, .. }) = process.unreported else { return false };
-        // Only the server that requested the run gets the output in a message. If it no longer serves, its successor
-        // reads the log.
+        // Only the serving server gets the output in a message. A server that no longer serves reads the log.
         let output = if self.is_serving(epoch) { process.log.output_by_stream(MAX_BRIEF_OUTPUT_BYTES) } else { None };
         let Some((stdout, stderr)) = output else {
             self.report_as_process(key);

@@ -1,7 +1,8 @@
 //! Executes the commands of the serving server, and submits tree signals to the killer thread.
 //!
 //! The steps of a hand-over arrive as messages too, but belong to `hand_over`. Commands of a server that does not serve
-//! are ignored, unless it is retiring and has not sent `Retired` yet.
+//! are ignored, unless it is retiring and has not sent `Retired` yet. `Resume` is never ignored: it only lets a program
+//! go on that waits for a reader.
 
 use std::collections::hash_map::Entry;
 use std::os::fd::OwnedFd;

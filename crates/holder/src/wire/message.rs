@@ -279,7 +279,7 @@ wire_struct! {
         pub key: u64,
         /// Sent to the tree at once. 0, SIGKILL or an unknown key kills the tree without a grace time.
         pub signal: u8,
-        /// Boot clock: when the rest of the tree is killed.
+        /// Boot clock: when the rest of the tree is killed; a time that has passed means at once.
         pub kill_at: u64,
         pub cause: u8,
     }
@@ -330,7 +330,7 @@ wire_struct! {
         pub key: u64,
         /// Number of processes that were signalled.
         pub signalled: u32,
-        /// Number of processes that could not be killed.
+        /// Number of processes that could not be signalled, or were not gone after a kill.
         pub survivors: u32,
     }
 }

@@ -23,7 +23,7 @@ use crate::http::{AppState, BudgetShare};
 
 /// How long the last frames may take. An eviction ends earlier, after `EVICTION_TIMEOUT`.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Frames that are sent before pings, commands and the end of the process are checked again.
+/// Items of the log that are sent before pings of the client and the end of the process are checked again.
 const MAX_BATCHED_FRAMES: usize = 64;
 /// A client that is further behind than this gets the screen instead of the output that leads to it when its user
 /// types. A browser draws about this much in 50 ms.

@@ -1,9 +1,10 @@
 //! The event stream of a process, for `Start` and `Connect`: an encoder of [`outlive_core::follow`].
 //!
 //! A client of E2B cannot say how much output it has received. So the log keeps a *resume offset*, which rises when
-//! bytes for such a client have reached the kernel ([`FlushTracker`] has an exception), and `Connect` continues there.
-//! After the death of a server a client gets exactly what it missed. After a failure of the network, the bytes that the
-//! kernel had not delivered are missing. Next to another connected client it gets output from now on.
+//! bytes for such a client have reached the kernel (over HTTP/2, as far as its window allows: see [`FlushTracker`]), and
+//! `Connect` continues there. After the death of a server a client gets exactly what it missed. After a failure of the
+//! network, the bytes that the kernel had not delivered are missing. Next to another connected client it gets output
+//! from now on.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,8 +8,8 @@
 //! GET message ─▶ handlers.rs ─▶ store.rs ─▶ message.rs: the output of the command, from its process's log
 //! ```
 //!
-//! The output of a command is stored only in the log of its process. A message names the process and carries the end
-//! of the output for the time after the log is dropped. A command survives its client and its server: the next server
+//! The output of a command is in the log of its process. A message names the process and carries the end of the
+//! output for the time after the log is dropped. A command survives its client and its server: the next server
 //! resumes the task ([`take_over`]).
 //!
 //! Limits: [`store::MAX_SESSIONS`] sessions, [`store::MAX_MESSAGES`] messages and [`store::MAX_MESSAGE_BYTES`] of
