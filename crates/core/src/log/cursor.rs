@@ -80,7 +80,8 @@ pub enum Item {
 ///   from here on   the ring sees
 /// ```
 ///
-/// Without acknowledgements `offset` takes the place of `acknowledged`. `exit_not_before` is 0, or the head at the time
+/// Without acknowledgements, `offset` is the reported progress, and the lease stays half a window behind it: bytes that
+/// were yielded may still be on their way to the client. `exit_not_before` is 0, or the head at the time
 /// when the cursor was created.
 pub struct Cursor {
     log: Arc<Log>,

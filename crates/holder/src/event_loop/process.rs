@@ -289,6 +289,7 @@ impl Holder {
         let oom_killed = status == Err(9) && self.was_oom_killed(key);
         let Some(process) = self.processes.get_mut(&key) else { return };
         if process.pid == 0 {
+            // The launch of a restart has failed. A launch that succeeded has set the pid.
             return;
         }
         self.drain_streams(key, EmptyPipes::Skip);
