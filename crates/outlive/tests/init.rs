@@ -5,10 +5,9 @@
 
 mod harness;
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use harness::{Outlive, Setup, eventually, proc};
+use harness::{Outlive, Setup, eventually, proc, write_executable};
 use serde_json::json;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_outlive");
@@ -16,8 +15,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_outlive");
 /// Writes a script that starts `OUTLIVE` as `text` says, with the script's own arguments.
 fn write_wrapper(dir: &Path, text: &str) -> PathBuf {
     let path = dir.join("wrapper");
-    std::fs::write(&path, format!("#!/bin/sh\n{}\n", text.replace("OUTLIVE", PROGRAM))).unwrap();
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    write_executable(&path, format!("#!/bin/sh\n{}\n", text.replace("OUTLIVE", PROGRAM)).as_bytes());
     path
 }
 

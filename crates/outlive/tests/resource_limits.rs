@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 
 use harness::http::Response;
-use harness::{Outlive, Setup, eventually};
+use harness::{Outlive, Setup, eventually, write_executable};
 use rustix::process::{Resource, Rlimit};
 use serde_json::{Value, json};
 
@@ -25,8 +25,7 @@ fn start_limited(line: &str, arguments: &[&str]) -> Limited {
     let script = dir.path().join("start");
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let program = env!("CARGO_BIN_EXE_outlive");
-    std::fs::write(&script, format!("#!/bin/sh\nset -e\nset -- {program} \"$@\"\n{line}\n")).unwrap();
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_executable(&script, format!("#!/bin/sh\nset -e\nset -- {program} \"$@\"\n{line}\n").as_bytes());
     let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
     Limited { outlive: Outlive::start_with(Setup { program: Some(script), arguments, ..Setup::default() }), _dir: dir }
 }

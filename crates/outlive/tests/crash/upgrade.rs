@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use serde_json::json;
 
-use crate::harness::{Outlive, Setup, eventually};
+use crate::harness::{Outlive, Setup, eventually, write_executable};
 
 /// Each run appends a byte to a file, which shows whether it happened: runs with a result have, refused ones have not.
 #[test]
@@ -58,15 +58,15 @@ fn runs_complete_or_are_refused_during_upgrades() {
 fn an_upgrade_to_a_broken_binary_keeps_the_old_server() {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("outlive");
-    std::fs::copy(env!("CARGO_BIN_EXE_outlive"), &program).unwrap();
+    let working = std::fs::read(env!("CARGO_BIN_EXE_outlive")).unwrap();
+    write_executable(&program, &working);
     let outlive = Outlive::start_with(Setup { program: Some(program.clone()), ..Setup::default() });
     let id = outlive.start_process(json!({ "command": "cat" }));
     let server = outlive.server_pid();
     let replace = |contents: &[u8]| {
         // Package managers replace a file by renaming a new one over it.
         let fresh = directory.path().join("fresh");
-        std::fs::write(&fresh, contents).unwrap();
-        std::fs::set_permissions(&fresh, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        write_executable(&fresh, contents);
         std::fs::rename(&fresh, &program).unwrap();
     };
     for broken in [&b"#!/bin/false\n"[..], b"not a program", b"#!/bin/sh\nsleep 100\n"] {
@@ -76,7 +76,7 @@ fn an_upgrade_to_a_broken_binary_keeps_the_old_server() {
         assert_eq!(outlive.server_pid(), server, "the old server was replaced");
     }
     assert_eq!(outlive.info(&id)["status"], "running");
-    replace(&std::fs::read(env!("CARGO_BIN_EXE_outlive")).unwrap());
+    replace(&working);
     let response = outlive.post("/v1/upgrade", &json!({}));
     assert_eq!(response.status, 200, "{}", response.text());
     assert_ne!(outlive.server_pid(), server);

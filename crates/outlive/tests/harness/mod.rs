@@ -10,7 +10,7 @@ pub(crate) mod http;
 pub(crate) mod proc;
 pub(crate) mod socket;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -22,6 +22,16 @@ use self::http::{Http, Response};
 
 /// Longer than any single step of a test takes, even on a busy machine.
 pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Writes an executable file. A child process does it: children that other tests start at this moment would inherit a
+/// descriptor of this process, and a file that is open for writing cannot be executed.
+pub(crate) fn write_executable(path: &Path, contents: &[u8]) {
+    let mut writer = Command::new("sh");
+    writer.args(["-c", "cat >\"$0\" && chmod 755 \"$0\""]).arg(path).stdin(Stdio::piped());
+    let mut writer = writer.spawn().unwrap();
+    writer.stdin.take().unwrap().write_all(contents).unwrap();
+    assert!(writer.wait().unwrap().success());
+}
 
 /// A running `outlive serve` with a state directory of its own. Dropping it stops it.
 pub(crate) struct Outlive {

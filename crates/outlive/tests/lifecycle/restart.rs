@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Outlive, eventually, proc};
+use crate::harness::{Outlive, eventually, proc, write_executable};
 use crate::{output_text, patch, post, wait};
 
 #[test]
@@ -139,8 +139,7 @@ fn a_stop_ends_automatic_restarts() {
 fn a_failed_restart_returns_the_spawn_error() {
     let outlive = Outlive::start();
     let program = outlive.dir.path().join("program");
-    std::fs::write(&program, "#!/bin/sh\necho up\nexec sleep 1000\n").unwrap();
-    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    write_executable(&program, b"#!/bin/sh\necho up\nexec sleep 1000\n");
     let id = outlive.start_process(json!({ "command": program }));
     outlive.wait_output(&id, "up");
     let saved = outlive.dir.path().join("saved");

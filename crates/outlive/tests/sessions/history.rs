@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::harness::{Outlive, eventually};
+use crate::harness::{Outlive, eventually, write_executable};
 use crate::shells::{Session, Shell, short_grace, start_outlive};
 
 fn start_with_short_history() -> Outlive {
@@ -47,13 +47,11 @@ fn commands_cancelled_in_the_queue_are_dropped_from_the_history() {
 // Regression: the request never got a response.
 #[test]
 fn a_command_for_a_session_that_cannot_be_created_fails() {
-    use std::os::unix::fs::PermissionsExt as _;
     let outlive = start_outlive();
     let directory = outlive.dir.path().join("bin");
     std::fs::create_dir(&directory).unwrap();
     let silent = directory.join("bash");
-    std::fs::write(&silent, "#!/bin/sh\nexec /bin/sleep 1000\n").unwrap();
-    std::fs::set_permissions(&silent, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_executable(&silent, b"#!/bin/sh\nexec /bin/sleep 1000\n");
     let spec = json!({ "id": "silent", "shell": "bash", "env": { "PATH": directory } });
     std::thread::scope(|scope| {
         let creating = scope.spawn(|| outlive.post("/v1/sessions", &spec));
