@@ -38,7 +38,8 @@ pub(super) fn process_body(journal: &[u8], ended_at_ms: Option<u64>) -> Vec<u8> 
     omit(&mut record, &OMITTED);
     if let Some(Value::Object(spec)) = record.get_mut("spec") {
         omit(spec, &OMITTED_IN_SPEC);
-        spec.retain(|name, value| !(is_empty(value) || name == "owner" && value == "user"));
+        // A record without a command cannot be decoded. The one of a session's command may be empty.
+        spec.retain(|name, value| name == "command" || !(is_empty(value) || name == "owner" && value == "user"));
     }
     if let Some(Value::Object(exit)) = record.get_mut("exit") {
         let is_end = |name: &str, value: &Value| {
@@ -225,6 +226,13 @@ mod tests {
         assert_eq!(read.spec, record.spec);
         let (exit, expected): (Exit, Exit) = (read.exit.unwrap().into(), record.exit.unwrap().into());
         assert_eq!(exit, expected);
+    }
+
+    // Regression: the output of an empty command of a session could not be read.
+    #[test]
+    fn a_record_with_an_empty_command_is_readable() {
+        let record = exited(Spec { command: String::new(), shell: true, ..Spec::default() });
+        assert_eq!(process_record(&stored(&record)).unwrap().spec, record.spec);
     }
 
     #[test]
