@@ -244,8 +244,8 @@ impl Process {
         crate::crash_point::reach("record_put");
     }
 
-    /// Writes a record of which only the place of the log has changed, which the history does not store.
-    pub(crate) fn save_log_place(&self, inner: &Inner) {
+    /// Writes a record of which only the location of the log has changed, which the history does not store.
+    pub(crate) fn save_log_location(&self, inner: &Inner) {
         if !inner.removed && !self.is_historic() {
             let put = Change::Put { name: Record::name(&self.id), value: inner.record.encode() };
             let _ = self.services.journal.append(&[put]);

@@ -208,7 +208,7 @@ impl Process {
         inner.record.log_dropped = true;
         inner.record.archived = None;
         inner.log = None;
-        self.save_log_place(&inner);
+        self.save_log_location(&inner);
         self.release_archived_log(&log);
         self.services.link.forget(self.key);
         true
@@ -233,7 +233,7 @@ impl Process {
             archivable(&inner, 2).is_some() && (log.generation(), log.head()) == (location.generation, location.head);
         let mut record_location = || {
             inner.record.archived = Some(location);
-            self.save_log_place(&inner);
+            self.save_log_location(&inner);
             crate::crash_point::reach("log_archived");
             self.services.link.forget(self.key);
         };

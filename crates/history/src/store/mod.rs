@@ -52,6 +52,7 @@ pub struct RecordFilter {
     pub parent: Option<String>,
 }
 
+/// How a store is opened. Tests make its sizes smaller.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreOptions {
     /// A raw segment is closed when it is this long.
@@ -90,6 +91,7 @@ struct OpenStore {
 }
 
 impl Store {
+    /// As [`Self::open_with`], with the default options.
     pub fn open(disk: Arc<dyn Disk>, limits: Limits, boot: Boot) -> io::Result<Self> {
         Self::open_with(disk, limits, boot, StoreOptions::default())
     }
